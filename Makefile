@@ -1,0 +1,83 @@
+# Two commands do all the set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-core test-integration test-spark test-faults \
+        test-wheel test-docs format lint types imports docs docs-serve proofs bench soak check lock clean
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+ARGS ?=
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install everything: Python packages, services, jars (quick when done before)
+	@scripts/setup python core services
+
+.python:
+	@scripts/setup python
+.core:
+	@scripts/setup core
+.services:
+	@scripts/setup python services
+.PHONY: .python .core .services
+
+demo: .python ## See what Windrow does, on embedded parts
+	@$(BIN)/windrow demo $(ARGS)
+
+test: .services test-wheel ## Every test, against the real services
+	$(PYTEST) --require-services $(ARGS)
+
+test-unit: .python ## Tests that need no service
+	$(PYTEST) tests/unit $(ARGS)
+
+test-core: .core ## The same, with no extra installed
+	@.venv-core/bin/python -m pytest -q tests/unit $(ARGS)
+
+test-integration: .services ## Real PostgreSQL, Kafka, etcd, MariaDB, Chromium
+	$(PYTEST) --require-services tests/contract tests/integration tests/e2e $(ARGS)
+
+test-spark: .services ## Real Spark
+	$(PYTEST) --require-services tests/spark $(ARGS)
+
+test-faults: .services ## Kill things at the worst moment and count at the consumer
+	$(PYTEST) --require-services tests/faults $(ARGS)
+
+test-wheel: .python ## Build the wheel and try it in an empty environment
+	@scripts/test-wheel
+
+test-docs: .python ## Run the code blocks of README and docs
+	$(PYTEST) tests/docs $(ARGS)
+
+soak: .services ## The product of all fault points; hours
+	$(PYTEST) --require-services --soak tests/faults $(ARGS)
+
+format: .python ## Rewrite in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --quiet .
+
+lint: .python ## Format and lint, changing nothing
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+
+types: .python ## mypy, strict, tests too
+	@$(BIN)/mypy --no-error-summary
+
+imports: .python ## Imports point down
+	@$(BIN)/lint-imports --no-timing >build/imports.log || { cat build/imports.log; exit 1; }
+
+docs: .python ## Build the documentation, strictly
+	@$(BIN)/mkdocs build --quiet --strict --site-dir build/site
+
+proofs: .python ## Write docs/proofs.md from the last full test run
+	@$(BIN)/python scripts/proofs
+
+bench: .services ## Measure everything in full and write docs/performance.md
+	$(BIN)/windrow bench all --write docs/performance.md $(ARGS)
+
+check: lint types imports test-core docs ## What every commit passes: no service, under 3 minutes
+
+lock: .python ## Resolve the dependencies anew
+	@scripts/lock
+
+clean: ## Remove what was built here (not the shared caches)
+	rm -rf build dist .venv .venv-core .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
