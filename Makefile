@@ -63,10 +63,10 @@ types: .python ## mypy, strict, tests too
 	@$(BIN)/mypy --no-error-summary
 
 imports: .python ## Imports point down
-	@$(BIN)/lint-imports --no-timing >build/imports.log || { cat build/imports.log; exit 1; }
+	@$(BIN)/lint-imports >build/imports.log || { cat build/imports.log; exit 1; }
 
 docs: .python ## Build the documentation, strictly
-	@$(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 proofs: .python ## Write docs/proofs.md from the last full test run
 	@$(BIN)/python scripts/proofs

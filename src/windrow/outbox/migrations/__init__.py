@@ -1,0 +1,1 @@
+"""The steps of the outbox schema, one numbered SQL file each."""

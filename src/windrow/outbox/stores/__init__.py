@@ -1,0 +1,1 @@
+"""Where outbox rows live: one module per database."""

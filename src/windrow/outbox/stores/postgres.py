@@ -1,0 +1,179 @@
+"""The relay's side of an outbox in PostgreSQL: mark or diff, purge, reset, and the fence.
+
+Two connections at the least, one to read and one to purge, so that neither waits for the other; a
+``Session`` is one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from windrow.outbox.errors import WrongSchema
+from windrow.outbox.marked import Marked
+from windrow.outbox.stores.ranges import as_multirange
+from windrow.outbox.stores.session import DURABLE_COMMIT, LAZY_COMMIT, PLAN, Session
+from windrow.outbox.stores.statements import QUERIES, build_statements, exclusion, quoted
+from windrow.outbox.table import WINDROW, Columns, Table, found, quote
+
+
+class PostgresStore:
+    """An outbox table as one leader uses it.
+
+    ``mark`` belongs to the reading thread, ``purge`` and ``reset`` to the purging one: each has a
+    session of its own.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: Table,
+        *,
+        columns: Columns = WINDROW,
+        reader: Literal["mark", "diff"] = "mark",
+        durable_marks: bool = False,
+        pooler: bool = False,
+        connect_timeout: float = 5.0,
+    ) -> None:
+        self.table = table
+        self._reader = reader
+        self._columns = columns
+        self._taken: set[int] = set()
+        marks = DURABLE_COMMIT if durable_marks else LAZY_COMMIT
+        options: dict[str, Any] = {"connect_timeout": connect_timeout, "pooler": pooler}
+        self._reading = Session(dsn, PLAN | marks, **options)
+        self._purging = Session(dsn, PLAN | DURABLE_COMMIT, **options)
+        self._queries: dict[str, str] = {}
+        self.shard, self.epoch = 0, 0
+
+    def open(self) -> None:
+        """Look at the table once and build the statements that fit it.
+
+        Raises:
+            Unreachable: The database gives no answer.
+            WrongSchema: The table or its companions are missing.
+        """
+        names = {"outbox": self.table.sql, "epoch": self.table.companion("_epoch")}
+        is_present = self._purging.run(QUERIES["is_present"], names).fetchone()
+        if is_present is None or not is_present[0]:
+            raise WrongSchema(str(self.table), "does not exist", "windrow init")
+        if not is_present[1]:
+            raise WrongSchema(str(self.table), "has no fence beside it")
+        present = frozenset(row[0] for row in self._purging.run(QUERIES["columns"], names))
+        self._columns = found(self._columns, present)
+        missing = set(quoted(self._columns).values()) - {quote(column) for column in present}
+        if missing:
+            raise WrongSchema(str(self.table), f"has no column {min(missing)}")
+        self._queries = build_statements(self.table, self._columns)
+        self._exclusion = exclusion(self._columns)
+        self._id = quote(self._columns.id)
+
+    # -- the fence -------------------------------------------------------------------------------
+
+    def raise_epoch(self, name: str, shard: int = 0) -> int:
+        """Fence whoever led this shard before; returns the epoch that now holds."""
+        row = self._purging.run(
+            self._queries["raise_epoch"], {"shard": shard, "name": name}
+        ).fetchone()
+        if row is None:
+            raise WrongSchema(str(self.table), f"has no fence for shard {shard}")
+        epoch: int = row[0]
+        self.enter_epoch(epoch, shard)
+        return epoch
+
+    def enter_epoch(self, epoch: int, shard: int = 0) -> None:
+        """Read and reset under this epoch from now on, with nothing taken yet."""
+        self.shard, self.epoch = shard, epoch
+        self._taken.clear()
+
+    def is_fenced(self) -> bool:
+        """Whether a later leader has raised the epoch."""
+        row = self._reading.run(self._queries["read_epoch"], {"shard": self.shard}).fetchone()
+        return row is None or row[0] != self.epoch
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def read(self, leader: UUID, limit: int, excluded_keys: Sequence[str] = ()) -> list[Marked]:
+        """The earliest visible rows that this leader has not taken yet, in id order."""
+        parameters = {"shard": self.shard, "epoch": self.epoch, "limit": limit, "leader": leader}
+        filters = ""
+        if excluded_keys:
+            filters = self._exclusion
+            parameters["excluded"] = list(excluded_keys)
+        if self._reader == "diff":
+            parameters["taken"] = as_multirange(self._taken)
+        query = self._queries[self._reader].replace("{filters}", filters)
+        rows = self._reading.run(query, parameters).fetchall()
+        rows.sort()
+        if self._reader == "diff":
+            self._taken.update(row[0] for row in rows)
+        return list(map(Marked._make, rows))
+
+    def purge(self, ids: Sequence[int]) -> int:
+        """Delete acknowledged rows, durably; returns how many were still there."""
+        count = self._purging.run(self._queries["purge"], {"ids": ids}).rowcount
+        self._taken.difference_update(ids)
+        return count
+
+    def reset(self, ids: Sequence[int]) -> int:
+        """Give rows back for a later mark; a fenced leader gives nothing back."""
+        count = self._fenced("reset", {"ids": ids})
+        self._taken.difference_update(ids)
+        return count
+
+    def hold(self, key: str, ids: Sequence[int], reason: str, note: str) -> None:
+        """Keep a key out of every read until a person decides, and give its rows back."""
+        self._fenced("hold", {"key": key, "ids": ids, "reason": reason, "note": note})
+        self._taken.difference_update(ids)
+
+    def bury(self, ids: Sequence[int], attempts: int, error: str) -> None:
+        """Move records to the dead letters."""
+        self._fenced("bury", {"ids": ids, "attempts": attempts, "error": error})
+        self._taken.difference_update(ids)
+
+    def bury_lanes(self) -> int:
+        """Move what has arrived for buried keys to the dead letters; returns how many."""
+        return self._purging.run(self._queries["bury_lanes"], {}).rowcount
+
+    def note(self, record: int, attempts: int, error: str) -> None:
+        """Write down that a record has failed, where the table has room for it."""
+        if self._columns.attempts and self._columns.last_error:
+            parameters = {"id": record, "attempts": attempts, "error": error}
+            self._purging.run(self._queries["note"], parameters)
+
+    def _fenced(self, query: str, parameters: dict[str, Any]) -> int:
+        fence = {"shard": self.shard, "epoch": self.epoch}
+        return self._purging.run(self._queries[query], parameters | fence).rowcount
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """These rows are no longer held in memory: the diff reader may return them again."""
+        self._taken.difference_update(ids)
+
+    def backlog(self, limit: int = 100_000) -> tuple[int, float]:
+        """How many rows wait (counted up to ``limit``), and how long the first has waited."""
+        row = self._purging.run(self._queries["backlog"], {"limit": limit}).fetchone()
+        return (int(row[0]), float(row[1] or 0.0)) if row else (0, 0.0)
+
+    def interrupt(self) -> None:
+        """Break whatever statement is under way, from any thread."""
+        self._reading.interrupt()
+        self._purging.interrupt()
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._reading.close()
+        self._purging.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

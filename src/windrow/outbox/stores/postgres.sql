@@ -1,0 +1,124 @@
+-- mark --
+-- Take the earliest visible rows that this leader has not taken, and say so in the table.
+-- By ctid out of an array: an initial plan and a TID scan, with no join to turn quadratic when the
+-- table was analysed while it was empty. The fence comes first: a leader of an earlier epoch waits
+-- for whoever raises it, and then takes nothing.
+WITH fence AS MATERIALIZED (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+)
+UPDATE {outbox} SET {leader} = %(leader)s
+WHERE EXISTS (SELECT FROM fence) AND ctid = ANY (ARRAY (
+  SELECT ctid FROM {outbox}
+  WHERE ({leader} IS NULL OR {leader} <> %(leader)s) {filters} AND {free}
+  ORDER BY {id} LIMIT %(limit)s
+))
+RETURNING {fields};
+
+-- purge_batch --
+-- Remove the batch that the target has committed, by its name: all of its rows, or none if that
+-- was done before.
+DELETE FROM {outbox} WHERE {leader} = %(committed)s {known} AND EXISTS (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+);
+
+-- mark_batch --
+-- Name the earliest visible rows as the next batch, whatever name they had: nothing else is in
+-- doubt, since the purge of the last batch is in the same transaction.
+WITH fence AS MATERIALIZED (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+)
+UPDATE {outbox} SET {leader} = %(next)s
+WHERE EXISTS (SELECT FROM fence) AND ctid = ANY (ARRAY (
+  SELECT ctid FROM {outbox} WHERE {free} ORDER BY {id} LIMIT %(limit)s
+))
+RETURNING {fields};
+
+-- free --
+-- Not told to wait: neither its key nor its topic nor the relay as a whole. While nothing at all is
+-- held, which is known before the first row is read, a row pays nothing for the question.
+(NOT EXISTS (SELECT FROM {hold}) OR NOT EXISTS (
+  SELECT FROM {hold} AS hold
+  WHERE (hold.what = 'key' AND hold.name = {key})
+     OR (hold.what = 'topic' AND hold.name = {topic})
+     OR hold.what = 'relay'
+));
+
+-- diff --
+-- The same rows without writing: all that is visible, less what this leader holds in memory.
+SELECT {fields} FROM {outbox}
+WHERE NOT ({id} <@ %(taken)s::int8multirange) {filters} AND {free}
+  AND EXISTS (SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s)
+ORDER BY {id} LIMIT %(limit)s;
+
+-- purge --
+-- Remove what the target has acknowledged: the acknowledgement is the proof, so no fence. Never a
+-- range: a transaction may have committed late inside it.
+DELETE FROM {outbox} WHERE {id} = ANY (%(ids)s);
+
+-- reset --
+-- Give rows back, a whole lane at once.
+UPDATE {outbox} SET {leader} = NULL
+WHERE {id} = ANY (%(ids)s) AND EXISTS (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+);
+
+-- hold --
+-- A lane waits for a person: its key is named, and all its rows are given back at once.
+WITH fence AS MATERIALIZED (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+), named AS (
+  INSERT INTO {hold} (what, name, reason, note)
+  SELECT 'key', %(key)s, %(reason)s, %(note)s WHERE EXISTS (SELECT FROM fence)
+  ON CONFLICT (what, name) DO UPDATE SET reason = excluded.reason, note = excluded.note
+)
+UPDATE {outbox} SET {leader} = NULL
+WHERE {id} = ANY (%(ids)s) AND EXISTS (SELECT FROM fence);
+
+-- bury --
+-- Move records that can never pass to the dead letters, whole and with the reason.
+WITH fence AS MATERIALIZED (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+), buried AS (
+  DELETE FROM {outbox} WHERE {id} = ANY (%(ids)s) AND EXISTS (SELECT FROM fence)
+  RETURNING *
+)
+INSERT INTO {dead} ({dead_fields}, attempts, last_error)
+SELECT {dead_values}, %(attempts)s, %(error)s FROM buried;
+
+-- bury_lanes --
+-- What arrives for a key whose lane was buried follows it.
+WITH buried AS (
+  DELETE FROM {outbox} WHERE {key} IN (
+    SELECT name FROM {hold} WHERE what = 'key' AND reason = 'buried'
+  )
+  RETURNING *
+)
+INSERT INTO {dead} ({dead_fields}, attempts, last_error)
+SELECT {dead_values}, 0, 'follows a dead letter of its key' FROM buried;
+
+-- note --
+-- Write down that a record has failed, for whoever leads next and for people.
+UPDATE {outbox} SET {attempts} = %(attempts)s, {last_error} = %(error)s
+WHERE {id} = %(id)s;
+
+-- raise_epoch --
+-- Take over: from here on whoever led before marks and resets nothing.
+UPDATE {epoch} SET epoch = epoch + 1, leader = %(name)s, raised_at = now()
+WHERE shard = %(shard)s
+RETURNING epoch, generation, shards;
+
+-- read_epoch --
+SELECT epoch FROM {epoch} WHERE shard = %(shard)s;
+
+-- is_present --
+-- Whether the table and its companions are there at all.
+SELECT to_regclass(%(outbox)s) IS NOT NULL, to_regclass(%(epoch)s) IS NOT NULL;
+
+-- columns --
+SELECT attname::text FROM pg_attribute
+WHERE attrelid = to_regclass(%(outbox)s) AND attnum > 0 AND NOT attisdropped;
+
+-- backlog --
+-- How much waits, and since when. Bounded: a count of millions would be a load of its own.
+SELECT count(*), extract(epoch FROM now() - min({created}))
+FROM (SELECT {created} FROM {outbox} ORDER BY {id} LIMIT %(limit)s) AS head;

@@ -1,0 +1,74 @@
+"""Which SQL fits this outbox? Pure: names and columns in, statements out."""
+
+from __future__ import annotations
+
+from windrow.outbox.queries import load_queries
+from windrow.outbox.table import Columns, Table, quote
+
+QUERIES = load_queries("windrow.outbox.stores", "postgres.sql")
+
+DEAD_FIELDS = {
+    "id": "id",
+    "created": "create_time",
+    "topic": "kafka_topic",
+    "key": "kafka_key",
+    "value": "kafka_value",
+    "value_bytes": "kafka_value_bytes",
+    "header_keys": "kafka_header_keys",
+    "header_values": "kafka_header_values",
+    "partition": "kafka_partition",
+    "timestamp": "kafka_timestamp",
+}
+"""Where a dead letter keeps what, whatever the outbox calls it."""
+
+
+def build_statements(table: Table, columns: Columns) -> dict[str, str]:
+    """Every statement for that table, ready but for its parameters."""
+    names = quoted(columns)
+    kept = {name: field for name, field in DEAD_FIELDS.items() if name in names}
+    names |= {
+        "outbox": table.sql,
+        "epoch": table.companion("_epoch"),
+        "hold": table.companion("_hold"),
+        "dead": table.companion("_dead"),
+        "dead_fields": ", ".join(kept.values()),
+        "dead_values": ", ".join(names[name] for name in kept),
+        "fields": _fields(columns, names),
+        "filters": "{filters}",
+        "known": "{known}",
+        "attempts": names.get("attempts", "attempts"),
+        "last_error": names.get("last_error", "last_error"),
+    }
+    names["free"] = QUERIES["free"].format(**names)
+    return {name: query.format(**names) for name, query in QUERIES.items()}
+
+
+def exclusion(columns: Columns) -> str:
+    """A filter that leaves out the keys in ``%(excluded)s``; a row without a key stays in."""
+    key = quoted(columns)["key"]
+    return f"AND ({key} IS NULL OR {key} <> ALL (%(excluded)s::text[]))"
+
+
+def quoted(columns: Columns) -> dict[str, str]:
+    """The columns there are, by what they hold, as quoted identifiers."""
+    named = {name: getattr(columns, name) for name in Columns.__slots__}
+    return {name: quote(column) for name, column in named.items() if isinstance(column, str)}
+
+
+def _fields(columns: Columns, names: dict[str, str]) -> str:
+    """What a read returns, in the order of ``Marked``; a column that is not there costs nothing."""
+    value = f"{names['value']}::varchar"
+    if columns.value_bytes:
+        value = f"COALESCE({names['value_bytes']}, convert_to({names['value']}, 'UTF8'))"
+    fields = [
+        names["id"],
+        f"{names['topic']}::text",
+        f"{names['key']}::text",
+        value,
+        names.get("header_keys", "NULL::text[]"),
+        names.get("header_values", "NULL::text[]"),
+    ]
+    if columns.partition and columns.timestamp and columns.attempts:
+        millis = f"(extract(epoch FROM {names['timestamp']}) * 1000)::int8"
+        fields += [names["partition"], millis, names["attempts"]]
+    return ", ".join(fields)

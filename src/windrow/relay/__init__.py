@@ -1,0 +1,1 @@
+"""From the outbox to a target: machines decide, threads perform, an election says who."""

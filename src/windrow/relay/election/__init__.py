@@ -1,0 +1,1 @@
+"""Who leads: one module per way to decide it."""

@@ -1,0 +1,53 @@
+"""What an election gives: the right to lead, and until when.
+
+The right is good until ``valid_until`` by this machine's monotonic clock, counted from before the
+question was asked, so that a slow answer shortens it and never stretches it. A record that is
+handed to a producer may still be written ``delivery_timeout`` later; so a leader hands over only
+while the right outlives that, and whoever takes over can be sure that nothing is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Leading:
+    """The right to lead a shard."""
+
+    epoch: int
+    valid_until: float
+
+    def may_send(self, now: float, delivery_timeout: float, margin: float) -> bool:
+        """Whether a record handed over now is settled before anybody else may lead."""
+        return now + delivery_timeout + margin <= self.valid_until
+
+
+class Election(Protocol):
+    """A way to decide who leads. Called from one thread only."""
+
+    pulse_interval: float
+    """Seconds between two pulses."""
+
+    def pulse(self) -> Leading | None:
+        """Stand, or stay, for leadership; None while somebody else leads.
+
+        Raises:
+            Failed: The arbiter gave no answer; what was granted before holds until it runs out.
+        """
+
+    def resign(self) -> None:
+        """Give leadership up at once, so that nobody has to wait for it to run out."""
+
+    def close(self) -> None:
+        """Let go of connections, without resigning."""
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """An election that may take the lead away while the right still holds, and asks first."""
+
+    def bind(self, on_revoked: Callable[[int], None]) -> None:
+        """Call this with the shard, from inside a pulse, and give it away only afterwards."""

@@ -1,0 +1,57 @@
+"""Leadership as a row with an expiry, in the outbox's own database.
+
+One statement takes the lease, renews it or finds it taken, by the database's clock alone; a new
+holder raises the shard's epoch in the same transaction, so that nobody ever leads unfenced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windrow.clock import Clock, SystemClock
+from windrow.outbox.queries import load_queries
+from windrow.outbox.stores.session import DURABLE_COMMIT, Session
+from windrow.outbox.table import Table
+from windrow.relay.election.leading import Leading
+
+
+class PostgresLease:
+    """Stands for one shard of one outbox, under a name of its own."""
+
+    def __init__(
+        self,
+        session: Session,
+        table: Table,
+        name: str,
+        *,
+        shard: int = 0,
+        lease_ttl: float = 2.5,
+        clock: Clock | None = None,
+    ) -> None:
+        self._session = session
+        self._clock = clock or SystemClock()
+        self._lease_ttl = lease_ttl
+        self._parameters: dict[str, Any] = {"shard": shard, "holder": name, "ttl": lease_ttl}
+        names = {"lease": table.companion("_lease"), "epoch": table.companion("_epoch")}
+        raw = load_queries("windrow.relay.election", "postgres_lease.sql")
+        self._queries = {name: query.format(**names) for name, query in raw.items()}
+        self.pulse_interval = lease_ttl * 0.4
+
+    def pulse(self) -> Leading | None:
+        """Take or renew the lease; None while another holds it."""
+        asked_at = self._clock.monotonic()
+        row = self._session.run(self._queries["stand"], self._parameters).fetchone()
+        return None if row is None else Leading(row[0], asked_at + self._lease_ttl)
+
+    def resign(self) -> None:
+        """Let the lease expire now, if it is still ours."""
+        self._session.run(self._queries["resign"], self._parameters)
+
+    def close(self) -> None:
+        """Close the connection; the lease runs out by itself."""
+        self._session.close()
+
+
+def lease_session(dsn: str, *, connect_timeout: float = 5.0, pooler: bool = False) -> Session:
+    """A connection for the lease alone: work on the others must not hold a renewal up."""
+    return Session(dsn, DURABLE_COMMIT, connect_timeout=connect_timeout, pooler=pooler)

@@ -1,0 +1,47 @@
+"""Which of the four answers an error of Kafka's client calls for. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from windrow.relay.failure import Failure, FailureKind
+from windrow.relay.targets.message import Malformed
+
+PERMANENT = frozenset(
+    {
+        "INVALID_MSG",
+        "INVALID_MSG_SIZE",
+        "INVALID_RECORD",
+        "MSG_SIZE_TOO_LARGE",
+        "RECORD_LIST_TOO_LARGE",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TOPIC_EXCEPTION",
+        "UNKNOWN_TOPIC_OR_PART",
+        "UNSUPPORTED_FOR_MESSAGE_FORMAT",
+        "_INVALID_ARG",
+        "_UNKNOWN_PARTITION",
+        "_UNKNOWN_TOPIC",
+    }
+)
+DOWN = frozenset({"LEADER_NOT_AVAILABLE", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TRANSPORT"})
+UNKNOWN = frozenset({"REQUEST_TIMED_OUT", "_MSG_TIMED_OUT", "_PURGE_INFLIGHT", "_TIMED_OUT"})
+
+
+def classify(error: Any) -> Failure:
+    """The failure behind a ``KafkaError``, the exception around one, or a malformed row."""
+    if isinstance(error, Malformed):
+        return Failure(FailureKind.PERMANENT, "malformed", str(error))
+    kafka_error = error.args[0] if isinstance(error, Exception) else error
+    name = kafka_error.name()
+    return Failure(kind_of(name), name, kafka_error.str())
+
+
+def kind_of(name: str) -> FailureKind:
+    """The kind, by the name librdkafka gives the error."""
+    if name in PERMANENT:
+        return FailureKind.PERMANENT
+    if name in DOWN:
+        return FailureKind.TARGET_DOWN
+    if name in UNKNOWN:
+        return FailureKind.UNKNOWN
+    return FailureKind.RETRIABLE

@@ -1,0 +1,221 @@
+"""The shell around the batch machine: one thread that performs what the machine says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from uuid import UUID, uuid4
+
+from windrow.clock import Clock, SystemClock
+from windrow.errors import OutcomeUnknown, Unreachable
+from windrow.outbox.marked import Marked
+from windrow.relay.batch_machine import (
+    AskTarget,
+    BatchMachine,
+    BatchMarked,
+    BatchName,
+    Command,
+    Committed,
+    CommitUnknown,
+    Event,
+    FenceTarget,
+    Finish,
+    Isolate,
+    Isolated,
+    MarkFailed,
+    Publish,
+    PurgeAndMark,
+    ReadBack,
+    Rejected,
+    Rest,
+    Rested,
+    TargetFenced,
+)
+from windrow.relay.events import DatabaseLost, LaneHeld, RecordBuried, RecordFailed
+from windrow.relay.failure import Failure, FailureKind
+from windrow.relay.pace import Pace
+from windrow.relay.policy import Policy, WhenExhausted
+from windrow.telemetry import events as telemetry
+
+
+class BatchStore(Protocol):
+    """What transactional mode asks of an outbox."""
+
+    def purge_and_mark(
+        self,
+        committed: tuple[UUID, int] | None,
+        ids: Sequence[int],
+        next_batch: UUID | None,
+        limit: int,
+    ) -> list[Marked]:
+        """Remove the committed batch and name the next, in one transaction."""
+
+    def hold(self, key: str, ids: Sequence[int], reason: str, note: str) -> None:
+        """Keep a key out of batches."""
+
+    def bury(self, ids: Sequence[int], attempts: int, error: str) -> None:
+        """Move rows to the dead letters."""
+
+    def bury_lanes(self) -> int:
+        """Move what has arrived for buried keys."""
+
+    def note(self, record: int, attempts: int, error: str) -> None:
+        """Write a failure down."""
+
+    def interrupt(self) -> None:
+        """Break whatever statement is under way."""
+
+
+class BatchTarget(Protocol):
+    """What transactional mode asks of a target."""
+
+    def fence(self) -> CommitUnknown | None:
+        """Shut out whoever wrote before."""
+
+    def read_back(self) -> ReadBack | CommitUnknown:
+        """Which batch was committed last."""
+
+    def publish(
+        self, batch: BatchName, rows: Sequence[Marked]
+    ) -> Committed | Rejected | CommitUnknown:
+        """Write a batch and its name."""
+
+
+class TransactionPipeline:
+    """Relays named batches under one leadership, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        store: BatchStore,
+        target: BatchTarget,
+        machine: BatchMachine,
+        *,
+        batch_size: int = 5_000,
+        policy_of: Callable[[str], Policy] = lambda topic: Policy(),
+        emit: Callable[[telemetry.Event], None] = lambda event: None,
+        pace: Pace | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._store, self._target, self._machine = store, target, machine
+        self._batch_size = batch_size
+        self._policy_of, self._emit = policy_of, emit
+        self._pace = pace or Pace()
+        self._clock = clock or SystemClock()
+        self._doorbell = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._guarded, name="windrow-batches", daemon=True)
+        self.leader = uuid4()
+        self.in_flight = 0
+        self.delivered = 0
+        self.batches = 0
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin to relay."""
+        self._thread.start()
+
+    def ring(self) -> None:
+        """There is something to read."""
+        self._doorbell.set()
+
+    def stop(self, drain_timeout: float) -> bool:
+        """Finish the batch under way and end; true if nothing is left in doubt."""
+        self._machine.request_stop()
+        self._doorbell.set()
+        self._thread.join(drain_timeout)
+        finished = not self._thread.is_alive()
+        self.abandon()
+        return finished
+
+    def abandon(self) -> None:
+        """End at once: what is in doubt is the next leader's to find out."""
+        self._ended.set()
+        self._doorbell.set()
+        if self._thread.is_alive():
+            self._store.interrupt()
+            self._thread.join(30.0)
+
+    def _guarded(self) -> None:
+        try:
+            command = self._machine.start()
+            while not isinstance(command, Finish) and not self._ended.is_set():
+                command = self._machine.handle(self._perform(command))
+        except BaseException as error:
+            if not self._ended.is_set():
+                self.error = error
+
+    # -- what the machine asks for ---------------------------------------------------------------
+
+    def _perform(self, command: Command) -> Event:
+        match command:
+            case FenceTarget():
+                self._ended.wait(command.delay)
+                return self._target.fence() or TargetFenced()
+            case AskTarget():
+                return self._target.read_back()
+            case PurgeAndMark():
+                return self._purge_and_mark(command)
+            case Rest():
+                self._doorbell.wait(self._pace.on_empty(self._clock.monotonic()))
+                self._doorbell.clear()
+                return Rested()
+            case Publish():
+                return self._publish(command)
+            case Isolate():
+                return self._isolate(command)
+            case _:
+                raise AssertionError(f"nothing performs {command}")
+
+    def _purge_and_mark(self, command: PurgeAndMark) -> Event:
+        self._ended.wait(command.delay)
+        batch = command.committed
+        name = None if batch is None else (batch.uuid, batch.count)
+        try:
+            rows = self._store.purge_and_mark(name, command.ids, command.next, self._batch_size)
+        except (OutcomeUnknown, Unreachable) as error:
+            self._emit(DatabaseLost(str(error), command.delay))
+            return MarkFailed()
+        self.delivered += len(command.ids)
+        self.in_flight = len(rows)
+        if rows:
+            self._pace.on_rows()
+        return BatchMarked(rows)
+
+    def _publish(self, command: Publish) -> Event:
+        self.leader = command.batch.uuid
+        self.batches += 1
+        return self._target.publish(command.batch, command.rows)
+
+    # -- rows that were refused ------------------------------------------------------------------
+
+    def _isolate(self, command: Isolate) -> Event:
+        """Put refused rows out of the way; repeated until it went through, since it can be."""
+        for row, failure in command.failures:
+            while not self._ended.is_set():
+                try:
+                    self._settle(row, failure)
+                    break
+                except (OutcomeUnknown, Unreachable) as error:
+                    self._emit(DatabaseLost(str(error), command.delay))
+                    self._ended.wait(command.delay)
+        if all(failure.kind is FailureKind.RETRIABLE for _, failure in command.failures):
+            self._ended.wait(command.delay)
+        return Isolated()
+
+    def _settle(self, row: Marked, failure: Failure) -> None:
+        policy, attempts, note = self._policy_of(row.topic), row.attempts + 1, str(failure)
+        if failure.kind is FailureKind.RETRIABLE and attempts < policy.max_attempts:
+            self._store.note(row.id, attempts, note)
+            self._emit(RecordFailed(row.id, row.topic, attempts, failure))
+        elif policy.when_exhausted is WhenExhausted.HOLD and row.key is not None:
+            self._store.note(row.id, attempts, note)
+            self._store.hold(row.key, [row.id], "held", note)
+            self._emit(LaneHeld(row.id, row.topic, failure))
+        else:
+            # A refused row without a key cannot be held by name: it would stop every batch.
+            self._store.bury([row.id], attempts, note)
+            self._emit(RecordBuried(row.id, row.topic, failure))
+            if policy.when_exhausted is WhenExhausted.DEAD_LETTER_LANE and row.key is not None:
+                self._store.hold(row.key, [], "buried", note)
+                self._store.bury_lanes()

@@ -1,0 +1,50 @@
+"""Options and plugins of every test run; fixtures live in ``tests/fixtures``."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that runs a broker and a database beside it.
+settings.register_profile("windrow", deadline=None)
+settings.load_profile("windrow")
+
+pytest_plugins = [
+    "pytester",
+    "tests.fixtures.databases",
+    "tests.fixtures.streams",
+    "tests.fixtures.relaying",
+    "windrow.testing.faults",
+]
+
+seconds_of_part: dict[str, float] = defaultdict(float)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("windrow")
+    group.addoption(
+        "--require-services",
+        action="store_true",
+        help="a service that cannot start is a failure, not a skip",
+    )
+    group.addoption("--soak", action="store_true", help="every fault point, many times over")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Book the time of a test, its fixtures included, to the directory it lives in."""
+    began = time.monotonic()
+    try:
+        return (yield)
+    finally:
+        part = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+        seconds_of_part[part] += time.monotonic() - began
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    parts = ", ".join(f"{part} {seconds:.0f}s" for part, seconds in seconds_of_part.items())
+    terminalreporter.write_line(f"time by part: {parts}")

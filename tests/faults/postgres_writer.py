@@ -1,0 +1,112 @@
+"""A process that commits one row after the other and keeps a ledger of it, until told to stop.
+
+It lives through the death of the server. With ``wrong`` it makes a mistake that services make:
+
+- ``hasty`` believes that a row is written before the commit has said so;
+- ``careless`` asks the server not to wait for the disk;
+- ``retrying`` writes a row again when the connection broke, though the commit may have happened.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+
+from windrow.verify import Ledger
+
+KEYS = 8
+BEFORE_COMMIT, AFTER_COMMIT = "before-commit", "after-commit"
+
+
+class Points:
+    """Places at which the writer can be made to wait, by files: ``p.wanted`` and ``p.reached``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def pass_by(self, point: str) -> None:
+        """The writer's side: go on, unless somebody wants us to wait here."""
+        wanted, reached = self._files(point)
+        if wanted.exists():
+            reached.touch()
+            _wait_until(lambda: not wanted.exists())
+
+    def reach(self, point: str) -> None:
+        """The test's side: return when the writer waits there."""
+        wanted, reached = self._files(point)
+        reached.unlink(missing_ok=True)
+        wanted.touch()
+        _wait_until(reached.exists)
+
+    def release(self, point: str) -> None:
+        """The test's side: let the writer go on."""
+        wanted, _ = self._files(point)
+        wanted.unlink(missing_ok=True)
+
+    def _files(self, point: str) -> tuple[Path, Path]:
+        return self.directory / f"{point}.wanted", self.directory / f"{point}.reached"
+
+
+class Writer:
+    def __init__(self, dsn: str, ledger: Ledger, points: Points, wrong: str) -> None:
+        self.dsn, self.ledger, self.points, self.wrong = dsn, ledger, points, wrong
+        self.connection = self.connect()
+
+    def connect(self) -> psycopg.Connection:
+        while True:
+            try:
+                connection = psycopg.connect(self.dsn)
+                if self.wrong == "careless":
+                    connection.execute("SET synchronous_commit = off")
+                    connection.commit()
+                return connection
+            except psycopg.OperationalError:
+                time.sleep(0.01)
+
+    def write(self, key: str, number: int) -> None:
+        """Commit the row, or leave it a maybe: a commit that breaks off may have happened."""
+        record = [(key, number)]
+        while True:
+            try:
+                self.connection.execute("INSERT INTO arrived (key, id) VALUES (%s, %s)", record[0])
+                note = self.ledger.written if self.wrong == "hasty" else self.ledger.maybe
+                note(record)
+                self.points.pass_by(BEFORE_COMMIT)
+                self.connection.commit()
+                self.points.pass_by(AFTER_COMMIT)
+                if self.wrong == "retrying":
+                    self.connection.execute("SELECT 1")
+                if self.wrong != "hasty":
+                    self.ledger.written(record)
+            except psycopg.OperationalError:
+                self.connection.close()
+                self.connection = self.connect()
+                if self.wrong != "retrying":
+                    return
+            else:
+                return
+
+
+def _wait_until(condition: Callable[[], bool], patience: float = 30.0) -> None:
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "nobody came"
+        time.sleep(0.001)
+
+
+def main(dsn: str, directory: Path, wrong: str) -> None:
+    with Ledger(directory / "ledger") as ledger:
+        writer = Writer(dsn, ledger, Points(directory), wrong)
+        number = 0
+        while not (directory / "stop").exists():
+            writer.write(f"key-{number % KEYS}", number)
+            number += 1
+        writer.connection.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3])

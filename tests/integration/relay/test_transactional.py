@@ -1,0 +1,140 @@
+"""Transactional mode against real PostgreSQL and Kafka: exactly once for read_committed readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.fixtures.relaying import OutboxDatabase, RelayKit, consume, wait_for
+from tests.integration.relay.test_barrier import by_key, expected, spread
+from windrow.outbox.errors import BatchMismatch, Fenced
+from windrow.outbox.stores.postgres_batches import PostgresBatches
+from windrow.relay.batch_machine import BatchName, Committed, ReadBack
+from windrow.relay.errors import LeaderFencedByTarget
+from windrow.relay.events import LaneHeld
+from windrow.relay.targets.kafka_transactions import KafkaTransactions
+
+
+@pytest.fixture
+def batches(outbox: OutboxDatabase) -> Iterator[PostgresBatches]:
+    with PostgresBatches(outbox.dsn, outbox.table) as store:
+        store.raise_epoch("test")
+        yield store
+
+
+def transactions(kafka: str, identity: str) -> KafkaTransactions:
+    target = KafkaTransactions(
+        {"bootstrap.servers": kafka}, transactional_id=identity, state_topic=f"state-{identity}"
+    )
+    target.ensure_state_topic()
+    return target
+
+
+def test_every_record_arrives_exactly_once_in_the_order_of_its_key(
+    outbox: OutboxDatabase, kafka: str, topic: str, relay_kit: RelayKit
+) -> None:
+    outbox.write(topic, spread(20_000, keys=50))
+    relay_kit.start(mode="transactional")
+    wait_for(lambda: outbox.count() == 0, "the outbox is empty")
+    assert by_key(consume(kafka, topic)) == expected(20_000, keys=50)
+
+
+def test_a_batch_committed_by_a_dead_leader_is_purged_and_not_sent_again(
+    outbox: OutboxDatabase, kafka: str, topic: str, relay_kit: RelayKit, batches: PostgresBatches
+) -> None:
+    """The leader died between Kafka's commit and the purge."""
+    outbox.write(topic, spread(100, keys=5))
+    target = transactions(kafka, relay_kit.identity)
+    assert target.fence() is None
+    batch = uuid4()
+    rows = batches.purge_and_mark(None, [], batch, limit=60)
+    assert target.publish(BatchName(batch, len(rows)), rows) == Committed()
+    relay_kit.start(mode="transactional")
+    wait_for(lambda: outbox.count() == 0, "the outbox is empty")
+    assert by_key(consume(kafka, topic)) == expected(100, keys=5)
+
+
+def test_a_batch_that_was_never_committed_is_sent_under_a_new_name(
+    outbox: OutboxDatabase, kafka: str, topic: str, relay_kit: RelayKit, batches: PostgresBatches
+) -> None:
+    """The leader died with its transaction open: fenced, it is aborted."""
+    outbox.write(topic, spread(100, keys=5))
+    target = transactions(kafka, relay_kit.identity)
+    assert target.fence() is None
+    rows = batches.purge_and_mark(None, [], uuid4(), limit=60)
+    target._producer.begin_transaction()
+    target._produce(rows, Exception)
+    target._producer.flush(10)
+    relay_kit.start(mode="transactional")
+    wait_for(lambda: outbox.count() == 0, "the outbox is empty")
+    assert by_key(consume(kafka, topic)) == expected(100, keys=5)
+
+
+def test_a_zombie_is_stopped_at_both_ends(
+    outbox: OutboxDatabase, kafka: str, topic: str, relay_kit: RelayKit, batches: PostgresBatches
+) -> None:
+    outbox.write(topic, spread(10, keys=2))
+    zombie = transactions(kafka, relay_kit.identity)
+    assert zombie.fence() is None
+    batch = uuid4()
+    rows = batches.purge_and_mark(None, [], batch, limit=60)
+    relay_kit.start(mode="transactional")
+    wait_for(lambda: outbox.count() == 0, "the outbox is empty")
+    with pytest.raises(LeaderFencedByTarget):
+        zombie.publish(BatchName(batch, len(rows)), rows)
+    outbox.write(topic, [("key-0", "later")])
+    with pytest.raises(Fenced):
+        batches.purge_and_mark(None, [], uuid4(), limit=60)
+    wait_for(lambda: outbox.count() == 0, "the outbox is empty")
+    assert len(consume(kafka, topic)) == 11
+
+
+def test_reading_back_goes_past_aborted_transactions_to_the_very_end(
+    kafka: str, topic: str, relay_kit: RelayKit
+) -> None:
+    target = transactions(kafka, relay_kit.identity)
+    assert target.fence() is None
+    assert target.read_back() == ReadBack(None)
+    last = BatchName(uuid4(), 0)
+    assert target.publish(last, []) == Committed()
+    for _ in range(40):  # more than the first look goes back over
+        target._producer.begin_transaction()
+        target._producer.produce(target.state_topic, b"{}", b"x", 0)
+        target._producer.flush(10)
+        target._producer.abort_transaction(10)
+    assert transactions(kafka, relay_kit.identity).read_back() == ReadBack(last)
+
+
+def test_a_purge_that_would_hit_part_of_a_batch_halts_the_relay(
+    outbox: OutboxDatabase, kafka: str, topic: str, relay_kit: RelayKit, batches: PostgresBatches
+) -> None:
+    """Somebody has touched rows of the batch in doubt: to go on would lose or double."""
+    outbox.write(topic, spread(10, keys=2))
+    target = transactions(kafka, relay_kit.identity)
+    target.fence()
+    batch = uuid4()
+    rows = batches.purge_and_mark(None, [], batch, limit=60)
+    assert target.publish(BatchName(batch, len(rows)), rows) == Committed()
+    with outbox.connect() as connection:
+        connection.execute("UPDATE outbox SET leader_id = NULL WHERE id = 3")
+    relay = relay_kit.start(mode="transactional")
+    with pytest.raises(BatchMismatch, match=r"with 10 rows, but the outbox holds 9"):
+        relay.wait(20.0)
+    relay_kit.relays.clear()
+    assert outbox.count() == 10
+    assert len(consume(kafka, topic)) == 10
+
+
+def test_one_refused_record_is_isolated_and_the_rest_goes_on(
+    outbox: OutboxDatabase, kafka: str, topic: str, relay_kit: RelayKit
+) -> None:
+    outbox.write(topic, [*spread(50, keys=5), ("big", "x" * 200_000), ("big", "behind")])
+    outbox.write(topic, spread(50, keys=5))
+    relay_kit.start(mode="transactional", producer={"message.max.bytes": 100_000})
+    wait_for(lambda: outbox.count() == 2, "all but the held key is sent")
+    values = by_key(consume(kafka, topic))
+    assert values == {key: records * 2 for key, records in expected(50, keys=5).items()}
+    held = [event for event in relay_kit.events if isinstance(event, LaneHeld)]
+    assert [event.failure.code for event in held] == ["MSG_SIZE_TOO_LARGE"]

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from windrow.bench import (
+    Figure,
+    Goal,
+    Hardware,
+    Measurement,
+    at_least,
+    at_most,
+    interleave,
+    performance_page,
+)
+from windrow.bench.measurement import format_value
+
+MACHINE = Hardware("A cpu", 2, 23.5, "6.1", "3.11.7", 0.4)
+
+
+def measured(repeats: tuple[float, ...], goal: Goal | None = None) -> Measurement:
+    return Measurement(Figure("drain", "records/s", repeats, goal), "windrow bench relay", MACHINE)
+
+
+def test_the_value_is_the_median_so_that_one_bad_repeat_does_not_decide() -> None:
+    assert measured((5.0, 1.0, 4.0)).value == 4.0
+
+
+@pytest.mark.parametrize(
+    ("goal", "holds"),
+    [
+        (at_least(4), True),
+        (at_least(4.1), False),
+        (at_most(4), True),
+        (at_most(3.9), False),
+        (None, None),
+    ],
+)
+def test_a_goal_holds_by_the_median(goal: Goal | None, holds: bool | None) -> None:
+    assert measured((5.0, 1.0, 4.0), goal).holds is holds
+
+
+def test_every_part_reports_the_same_fields() -> None:
+    assert json.loads(json.dumps(measured((5.0, 1.0, 4.0), at_least(3)).to_json())) == {
+        "name": "drain",
+        "value": 4.0,
+        "unit": "records/s",
+        "goal": {"at_least": 3},
+        "holds": True,
+        "repeats": [5.0, 1.0, 4.0],
+        "command": "windrow bench relay",
+        "hardware": {
+            "cpu": "A cpu",
+            "cores": 2,
+            "memory_gib": 23.5,
+            "kernel": "6.1",
+            "python": "3.11.7",
+            "load": 0.4,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1_076_543.2, "1,080,000"),
+        (1000.4, "1,000"),
+        (412.3, "412"),
+        (12.345, "12.3"),
+        (0.8345, "0.835"),
+        (0, "0"),
+    ],
+)
+def test_figures_are_written_with_the_digits_that_mean_something(value: float, text: str) -> None:
+    assert format_value(value) == text
+
+
+def test_both_sides_of_a_ratio_are_measured_in_turn() -> None:
+    order: list[str] = []
+
+    def timed(name: str, value: float) -> float:
+        order.append(name)
+        return value
+
+    pair = interleave(lambda: timed("a", 6.0), lambda: timed("b", 2.0), 3)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert pair.ratios == (3.0, 3.0, 3.0)
+
+
+def test_this_machine_describes_itself() -> None:
+    here = Hardware.here()
+    assert here.cpu
+    assert here.cores >= 1
+    assert here.memory_gib > 0
+    assert here.python.startswith("3.")
+
+
+def test_the_page_has_the_command_and_the_machine_above_each_table() -> None:
+    other = Measurement(Figure("append", "ms", (2.0,)), "windrow bench journal", MACHINE)
+    page = performance_page(
+        [measured((5.0, 1.0, 4.0), at_least(9)), measured((9.0,), at_least(9)), other],
+        "2026-01-02",
+    )
+    assert "this one on 2026-01-02" in page
+    assert page.partition("\n## ")[2] == (
+        """`windrow bench relay`
+
+A cpu, 2 cores, 23.5 GiB, Linux 6.1, Python 3.11.7, load 0.4 at the start.
+
+| figure | median | unit | lowest … highest | repeats | goal | holds |
+|---|---:|---|---|---:|---|---|
+| drain | 4 | records/s | 1 … 5 | 3 | ≥ 9 | **no** |
+| drain | 9 | records/s | 9 … 9 | 1 | ≥ 9 | yes |
+
+## `windrow bench journal`
+
+A cpu, 2 cores, 23.5 GiB, Linux 6.1, Python 3.11.7, load 0.4 at the start.
+
+| figure | median | unit | lowest … highest | repeats | goal | holds |
+|---|---:|---|---|---:|---|---|
+| append | 2 | ms | 2 … 2 | 1 | – | – |
+"""
+    )
