@@ -66,7 +66,8 @@ imports: .python ## Imports point down
 	@$(BIN)/lint-imports >build/imports.log || { cat build/imports.log; exit 1; }
 
 docs: .python ## Build the documentation, strictly
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site >build/docs.log 2>&1 \
+	  || { cat build/docs.log; exit 1; }
 
 proofs: .python ## Write docs/proofs.md from the last full test run
 	@$(BIN)/python scripts/proofs

@@ -17,6 +17,8 @@ import yaml
 from tests.docs.blocks import Action, Block, console_steps
 
 BLOCK_TIMEOUT = 120.0
+# As in doctest: ... stands for whatever differs from run to run, and columns may be wider.
+_AS_SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class BlockFailed(AssertionError):
@@ -41,8 +43,7 @@ def perform(block: Block, directory: Path) -> None:
 def _run_console(block: Block, directory: Path) -> None:
     for step in console_steps(block):
         printed = _run(block, ["bash", "-euo", "pipefail", "-c", step.command], directory)
-        # As in doctest, ... stands for whatever differs from run to run.
-        if not doctest.OutputChecker().check_output(step.output, printed, doctest.ELLIPSIS):
+        if not doctest.OutputChecker().check_output(step.output, printed, _AS_SHOWN):
             raise BlockFailed(
                 f"{block.place}: `{step.command}` is said to print\n{step.output}"
                 f"but prints\n{printed}"

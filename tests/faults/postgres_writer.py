@@ -11,44 +11,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 
+from windrow.points import Points
 from windrow.verify import Ledger
 
 KEYS = 8
 BEFORE_COMMIT, AFTER_COMMIT = "before-commit", "after-commit"
-
-
-class Points:
-    """Places at which the writer can be made to wait, by files: ``p.wanted`` and ``p.reached``."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def pass_by(self, point: str) -> None:
-        """The writer's side: go on, unless somebody wants us to wait here."""
-        wanted, reached = self._files(point)
-        if wanted.exists():
-            reached.touch()
-            _wait_until(lambda: not wanted.exists())
-
-    def reach(self, point: str) -> None:
-        """The test's side: return when the writer waits there."""
-        wanted, reached = self._files(point)
-        reached.unlink(missing_ok=True)
-        wanted.touch()
-        _wait_until(reached.exists)
-
-    def release(self, point: str) -> None:
-        """The test's side: let the writer go on."""
-        wanted, _ = self._files(point)
-        wanted.unlink(missing_ok=True)
-
-    def _files(self, point: str) -> tuple[Path, Path]:
-        return self.directory / f"{point}.wanted", self.directory / f"{point}.reached"
 
 
 class Writer:
@@ -89,13 +60,6 @@ class Writer:
                     return
             else:
                 return
-
-
-def _wait_until(condition: Callable[[], bool], patience: float = 30.0) -> None:
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "nobody came"
-        time.sleep(0.001)
 
 
 def main(dsn: str, directory: Path, wrong: str) -> None:

@@ -13,9 +13,10 @@ from random import Random
 import psycopg
 import pytest
 
-from tests.faults.postgres_writer import AFTER_COMMIT, BEFORE_COMMIT, Points
+from tests.faults.postgres_writer import AFTER_COMMIT, BEFORE_COMMIT
 from tests.fixtures.services import start_service
 from windrow.embedded.postgres import PostgresServer
+from windrow.points import Points
 from windrow.testing import FaultLog, FaultPart, Moment, NotDelivered
 from windrow.verify import LedgerFile
 

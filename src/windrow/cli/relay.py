@@ -57,6 +57,7 @@ def run(config: Config, *, until_empty: bool = False) -> None:
     sampler = Sampler(running, metrics)
     with _stopped_by_signals(running), _served(config, running, metrics):
         running.start()
+        _log.info("relay started", mode=config.relay.mode, election=config.relay.election.kind)
         idle_since = 0
         while not running.wait(SAMPLE_INTERVAL):
             moved = sampler.sample()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.demo.verdict import Verdict, judge
 from windrow.embedded.postgres import PostgresServer
+from windrow.embedded.postgres_binaries import embedded_binaries
 from windrow.extras import require
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def demonstrate(say: Callable[[str], None]) -> Demonstration:
         MissingExtra: The driver or the embedded PostgreSQL is not installed.
         StartFailed: PostgreSQL did not come up.
     """
+    binaries = embedded_binaries()  # first: the extra that brings it brings the driver too
     psycopg = require("psycopg")
-    with PostgresServer.start() as server:
+    with PostgresServer.start(binaries=binaries) as server:
         say(f"PostgreSQL {server.version} runs, as process {server.pid}")
         with psycopg.connect(server.dsn()) as writer:
             create_tables(writer)

@@ -54,7 +54,7 @@ class KafkaBroker(Service):
         settings: Mapping[str, str],
     ) -> None:
         super().__init__(directory, _version_of(jars))
-        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster_id = _new_cluster_id()
         self.port = free_port()
         self.settings = dict(settings)
         self._jars, self._java = jars, java
@@ -238,3 +238,11 @@ def _admin(bootstrap: str) -> AdminClient:
     settings = {"bootstrap.servers": bootstrap, "log_level": 0}
     admin: AdminClient = require("confluent_kafka.admin").AdminClient(settings)
     return admin
+
+
+def _new_cluster_id() -> str:
+    """A random id as Kafka writes it; one in 64 would begin with a dash and be taken for a flag."""
+    while True:
+        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not name.startswith("-"):
+            return name

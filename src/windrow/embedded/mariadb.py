@@ -66,6 +66,7 @@ class MariaDB(Service):
             ],
             cwd=self.directory,
             log=self.log,
+            env=self._environment,
             user=self._user,
         )
         # Read at each start, before the first connection is taken.
@@ -85,7 +86,19 @@ class MariaDB(Service):
             f"--init-file={self.directory / 'accounts.sql'}",
             "--skip-name-resolve",
         ]
-        return Child.start(self.name, argv, cwd=self.directory, log=self.log, user=self._user)
+        return Child.start(
+            self.name,
+            argv,
+            cwd=self.directory,
+            log=self.log,
+            env=self._environment,
+            user=self._user,
+        )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        # A killed server leaves its temporary tables behind: here they go with the directory.
+        return {"TMPDIR": str(self.directory)}
 
     def _is_ready(self, child: Child) -> bool:
         return _greets(self.socket)

@@ -207,6 +207,7 @@ def run_program(
     *,
     cwd: Path,
     log: Path,
+    env: Mapping[str, str] | None = None,
     user: str | None = None,
     timeout: float = 60.0,
 ) -> None:
@@ -215,7 +216,7 @@ def run_program(
     Raises:
         StartFailed: It failed or took longer than ``timeout`` seconds.
     """
-    child = Child.start(name, argv, cwd=cwd, log=log, user=user)
+    child = Child.start(name, argv, cwd=cwd, log=log, env=env, user=user)
     try:
         status = child.wait(timeout)
     except TimeoutError as error:

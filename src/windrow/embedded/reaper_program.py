@@ -13,7 +13,9 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 
 def read_guarded(lines: Iterable[str]) -> tuple[dict[int, int], list[str]]:
@@ -34,13 +36,13 @@ def read_guarded(lines: Iterable[str]) -> tuple[dict[int, int], list[str]]:
     return dict(groups.values()), list(directories.values())
 
 
-def clear_up(groups: dict[int, int], directories: list[str]) -> None:
+def clear_up(groups: dict[int, int], directories: list[str], tools: dict[str, Any]) -> None:
     """Kill the families and then, as nobody writes to them any more, remove the directories."""
-    tools = runpy.run_path(str(Path(__file__).with_name("groups.py")))
     for pid, start_time in groups.items():
-        process = tools["find_process"](pid)
-        if process is not None and process.start_time == start_time:
-            tools["kill_family"](pid)
+        with suppress(Exception):  # whatever is wrong with one, the others have to go as well
+            process = tools["find_process"](pid)
+            if process is not None and process.start_time == start_time:
+                tools["kill_family"](pid)
     for path in directories:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -54,7 +56,12 @@ def main() -> None:
     if os.fork() != 0:
         os._exit(0)
     os.write(1, str(os.getpid()).encode())
-    clear_up(*read_guarded(sys.stdin))
+    # At once: by the time it is needed the installation may have been removed.
+    tools = runpy.run_path(str(Path(__file__).with_name("groups.py")))
+    groups, directories = read_guarded(sys.stdin)
+    clear_up(groups, directories, tools)
+    # Once more, for what could not be killed or removed the first time.
+    clear_up(groups, directories, tools)
 
 
 if __name__ == "__main__":

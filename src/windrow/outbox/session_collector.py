@@ -97,10 +97,11 @@ class SessionCollector(Collector):
             self._collected_before[transaction] = len(self._records)
 
     def _on_rolled_back(self, session: Session, transaction: SessionTransaction) -> None:
+        # A savepoint that is not known is older than this collector.
         if transaction.nested:
             del self._records[self._collected_before.get(transaction, 0) :]
 
     def _on_transaction_ended(self, session: Session, transaction: SessionTransaction) -> None:
-        self._collected_before.pop(transaction, None)
         if transaction.parent is None:
             self._records.clear()  # stashed before the commit, or rolled back, or abandoned
+            self._collected_before.clear()

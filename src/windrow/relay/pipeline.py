@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 from windrow.clock import Clock, SystemClock
 from windrow.errors import WindrowError
 from windrow.outbox.marked import Marked
+from windrow.points import pass_by
 from windrow.relay.events import (
     DatabaseLost,
     LaneHeld,
@@ -210,6 +211,7 @@ class BarrierPipeline:
                 self._doorbell.clear()
             else:
                 self._pace.on_rows()
+                pass_by("relay.marked")
                 self._send(ready)
 
     def _read(self, room: int, excluded: list[str]) -> list[Lane] | None:
@@ -265,11 +267,13 @@ class BarrierPipeline:
             return
         with self._lock:
             ids = self._machine.on_acknowledged(lanes)
+        pass_by("relay.acknowledged")
         # The lane opens only when its purge is known to have committed; by id it can be repeated.
         if not self._until_done(lambda: self._store.purge(ids)):
             return
         with self._lock:
             ready = self._machine.on_purged(lanes)
+        pass_by("relay.purged")
         self.purges += 1
         self.delivered += len(ids)
         self._room.set()

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from windrow.clock import Clock, SystemClock
 from windrow.errors import OutcomeUnknown, Unreachable
 from windrow.outbox.marked import Marked
+from windrow.points import pass_by
 from windrow.relay.batch_machine import (
     AskTarget,
     BatchMachine,
@@ -50,6 +51,9 @@ class BatchStore(Protocol):
         limit: int,
     ) -> list[Marked]:
         """Remove the committed batch and name the next, in one transaction."""
+
+    def check_fence(self) -> None:
+        """See that nobody has raised the epoch."""
 
     def hold(self, key: str, ids: Sequence[int], reason: str, note: str) -> None:
         """Keep a key out of batches."""
@@ -150,8 +154,7 @@ class TransactionPipeline:
     def _perform(self, command: Command) -> Event:
         match command:
             case FenceTarget():
-                self._ended.wait(command.delay)
-                return self._target.fence() or TargetFenced()
+                return self._fence(command)
             case AskTarget():
                 return self._target.read_back()
             case PurgeAndMark():
@@ -166,6 +169,15 @@ class TransactionPipeline:
                 return self._isolate(command)
             case _:
                 raise AssertionError(f"nothing performs {command}")
+
+    def _fence(self, command: FenceTarget) -> Event:
+        self._ended.wait(command.delay)
+        try:
+            # A leader that was asleep must not shut out the one that took over.
+            self._store.check_fence()
+        except (OutcomeUnknown, Unreachable) as error:
+            return CommitUnknown(Failure(FailureKind.UNKNOWN, "database", str(error)))
+        return self._target.fence() or TargetFenced()
 
     def _purge_and_mark(self, command: PurgeAndMark) -> Event:
         self._ended.wait(command.delay)
@@ -185,7 +197,10 @@ class TransactionPipeline:
     def _publish(self, command: Publish) -> Event:
         self.leader = command.batch.uuid
         self.batches += 1
-        return self._target.publish(command.batch, command.rows)
+        pass_by("relay.batch-marked")
+        outcome = self._target.publish(command.batch, command.rows)
+        pass_by("relay.batch-published")
+        return outcome
 
     # -- rows that were refused ------------------------------------------------------------------
 

@@ -112,6 +112,7 @@ def test_a_block_that_does_not_do_what_it_says_fails_at_its_place(
         ("python", "import windrow"),
         ("bash", "echo a | grep a"),
         ("console", "$ echo a $RANDOM b\na ... b\n$ false || echo $?\n1"),
+        ("console", "$ echo 'key   value'\nkey value"),
         ("toml", "a = 1"),
         ("yaml", "a: [1]"),
         ("json", '{"a": 1}'),

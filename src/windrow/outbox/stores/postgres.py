@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from windrow.outbox.errors import WrongSchema
+from windrow.outbox.errors import Fenced, WrongSchema
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.ranges import as_multirange
 from windrow.outbox.stores.session import DURABLE_COMMIT, LAZY_COMMIT, PLAN, Session
-from windrow.outbox.stores.statements import QUERIES, build_statements, exclusion, quoted
-from windrow.outbox.table import WINDROW, Columns, Table, found, quote
+from windrow.outbox.stores.statements import QUERIES, build_statements, exclusion
+from windrow.outbox.table import WINDROW, Columns, Table, found, in_format, quote
 
 
 class PostgresStore:
@@ -63,12 +63,12 @@ class PostgresStore:
             raise WrongSchema(str(self.table), "has no fence beside it")
         present = frozenset(row[0] for row in self._purging.run(QUERIES["columns"], names))
         self._columns = found(self._columns, present)
-        missing = set(quoted(self._columns).values()) - {quote(column) for column in present}
+        missing = self._columns.used - present
         if missing:
-            raise WrongSchema(str(self.table), f"has no column {min(missing)}")
+            raise WrongSchema(str(self.table), f"has no column {quote(min(missing))}")
         self._queries = build_statements(self.table, self._columns)
         self._exclusion = exclusion(self._columns)
-        self._id = quote(self._columns.id)
+        self._id = in_format(quote(self._columns.id))
 
     # -- the fence -------------------------------------------------------------------------------
 
@@ -88,10 +88,15 @@ class PostgresStore:
         self.shard, self.epoch = shard, epoch
         self._taken.clear()
 
-    def is_fenced(self) -> bool:
-        """Whether a later leader has raised the epoch."""
+    def check_fence(self) -> None:
+        """See that this leader's epoch still holds.
+
+        Raises:
+            Fenced: A later leader has raised it.
+        """
         row = self._reading.run(self._queries["read_epoch"], {"shard": self.shard}).fetchone()
-        return row is None or row[0] != self.epoch
+        if row is None or row[0] != self.epoch:
+            raise Fenced(str(self.table), self.epoch)
 
     # -- rows ------------------------------------------------------------------------------------
 

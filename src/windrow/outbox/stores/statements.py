@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windrow.outbox.queries import load_queries
-from windrow.outbox.table import Columns, Table, quote
+from windrow.outbox.table import Columns, Table, in_format, quote, quote_text
 
 QUERIES = load_queries("windrow.outbox.stores", "postgres.sql")
 
@@ -24,7 +24,7 @@ DEAD_FIELDS = {
 
 def build_statements(table: Table, columns: Columns) -> dict[str, str]:
     """Every statement for that table, ready but for its parameters."""
-    names = quoted(columns)
+    names = _expressions(columns)
     kept = {name: field for name, field in DEAD_FIELDS.items() if name in names}
     names |= {
         "outbox": table.sql,
@@ -39,27 +39,41 @@ def build_statements(table: Table, columns: Columns) -> dict[str, str]:
         "attempts": names.get("attempts", "attempts"),
         "last_error": names.get("last_error", "last_error"),
     }
+    names = {name: in_format(text) for name, text in names.items()}
     names["free"] = QUERIES["free"].format(**names)
     return {name: query.format(**names) for name, query in QUERIES.items()}
 
 
 def exclusion(columns: Columns) -> str:
     """A filter that leaves out the keys in ``%(excluded)s``; a row without a key stays in."""
-    key = quoted(columns)["key"]
+    key = in_format(quote(columns.key))
     return f"AND ({key} IS NULL OR {key} <> ALL (%(excluded)s::text[]))"
 
 
-def quoted(columns: Columns) -> dict[str, str]:
-    """The columns there are, by what they hold, as quoted identifiers."""
-    named = {name: getattr(columns, name) for name in Columns.__slots__}
-    return {name: quote(column) for name, column in named.items() if isinstance(column, str)}
+def _expressions(columns: Columns) -> dict[str, str]:
+    """What stands for each column in a statement: its quoted name, or what is made of several."""
+    names = {name: quote(column) for name, column in columns.named.items()}
+    names.setdefault("created", "now()")
+    if columns.topic_prefix:
+        names["topic"] = f"({quote_text(columns.topic_prefix)} || {names['topic']})"
+    if columns.constant_headers:
+        keys = ", ".join(map(quote_text, columns.constant_headers))
+        values = ", ".join(f"{quote(column)}::text" for column in columns.constant_headers.values())
+        for name, elements in (("header_keys", keys), ("header_values", values)):
+            array = f"ARRAY[{elements}]::text[]"
+            names[name] = f"({names[name]} || {array})" if name in names else array
+    return names
 
 
 def _fields(columns: Columns, names: dict[str, str]) -> str:
     """What a read returns, in the order of ``Marked``; a column that is not there costs nothing."""
-    value = f"{names['value']}::varchar"
-    if columns.value_bytes:
-        value = f"COALESCE({names['value_bytes']}, convert_to({names['value']}, 'UTF8'))"
+    match columns.value, columns.value_bytes:
+        case None, _:
+            value = names["value_bytes"]
+        case _, None:
+            value = f"{names['value']}::varchar"
+        case _:
+            value = f"COALESCE({names['value_bytes']}, convert_to({names['value']}, 'UTF8'))"
     fields = [
         names["id"],
         f"{names['topic']}::text",

@@ -3,7 +3,8 @@
 The right is good until ``valid_until`` by this machine's monotonic clock, counted from before the
 question was asked, so that a slow answer shortens it and never stretches it. A record that is
 handed to a producer may still be written ``delivery_timeout`` later; so a leader hands over only
-while the right outlives that, and whoever takes over can be sure that nothing is on its way.
+what is settled before anybody else may lead, and whoever takes over can be sure that nothing is on
+its way.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ class Leading:
 
     epoch: int
     valid_until: float
+    exclusive_until: float | None = None
+    """Before when nobody else leads, where an election lets more time pass after the right ends."""
 
     def may_send(self, now: float, delivery_timeout: float, margin: float) -> bool:
         """Whether a record handed over now is settled before anybody else may lead."""
-        return now + delivery_timeout + margin <= self.valid_until
+        free = self.valid_until if self.exclusive_until is None else self.exclusive_until
+        return now + margin <= self.valid_until and now + delivery_timeout + margin <= free
 
 
 class Election(Protocol):

@@ -11,8 +11,8 @@ right comes from heartbeats that prove the membership anew, in three steps:
    begins the session anew for the one it accepts.
 
 All of it lies after step 1, so nobody else is given the partition before the *send time* and a
-session have passed, and the right is good for a third of that: an old heartbeat, however late it
-comes out of a buffer, proves an old moment only.
+session have passed, and the right is good for a third of that: the rest is for what was sent under
+it to settle. An old heartbeat, however late it comes out of a buffer, proves an old moment only.
 
 ::
 
@@ -107,7 +107,7 @@ class NeliMachine:
 
     @property
     def valid_until(self) -> float:
-        """Until when nobody else can have been given the partition."""
+        """Until when the last proof is a right to lead."""
         return self._proven_at + self._timing.heartbeat_timeout
 
     @property
@@ -118,7 +118,8 @@ class NeliMachine:
     def leading(self) -> Leading | None:
         """The right to lead, if there is one."""
         if self.standing is Standing.LEADING:
-            return Leading(self._epoch, self.valid_until)
+            exclusive_until = self._proven_at + self._timing.session_timeout
+            return Leading(self._epoch, self.valid_until, exclusive_until)
         return None
 
     # -- what happened ---------------------------------------------------------------------------

@@ -14,6 +14,10 @@ from windrow.outbox.stores.session import DURABLE_COMMIT, Session
 from windrow.outbox.table import Table
 from windrow.relay.election.leading import Leading
 
+RENEWING, STANDING = 0.4, 0.12
+"""Pulses in parts of the lease: a leader renews in time, a standby looks often enough that a
+hand-over takes a fraction of a second."""
+
 
 class PostgresLease:
     """Stands for one shard of one outbox, under a name of its own."""
@@ -35,12 +39,13 @@ class PostgresLease:
         names = {"lease": table.companion("_lease"), "epoch": table.companion("_epoch")}
         raw = load_queries("windrow.relay.election", "postgres_lease.sql")
         self._queries = {name: query.format(**names) for name, query in raw.items()}
-        self.pulse_interval = lease_ttl * 0.4
+        self.pulse_interval = lease_ttl * STANDING
 
     def pulse(self) -> Leading | None:
         """Take or renew the lease; None while another holds it."""
         asked_at = self._clock.monotonic()
         row = self._session.run(self._queries["stand"], self._parameters).fetchone()
+        self.pulse_interval = self._lease_ttl * (STANDING if row is None else RENEWING)
         return None if row is None else Leading(row[0], asked_at + self._lease_ttl)
 
     def resign(self) -> None:

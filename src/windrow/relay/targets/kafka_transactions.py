@@ -17,6 +17,7 @@ from uuid import UUID
 
 from windrow.extras import require
 from windrow.outbox.marked import Marked
+from windrow.points import pass_by
 from windrow.relay.batch_machine import BatchName, Committed, CommitUnknown, ReadBack, Rejected
 from windrow.relay.errors import LeaderFencedByTarget, StateTopicUnusable
 from windrow.relay.failure import Failure, FailureKind
@@ -191,6 +192,7 @@ class KafkaTransactions:
                 self.transactional_id.encode(),
                 self._state_partition,
             )
+            pass_by("relay.batch-produced")
             self._producer.commit_transaction(self._operation_timeout)
         except kafka.KafkaException as error:
             return self._on_error(kafka, error)
