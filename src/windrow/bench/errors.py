@@ -29,3 +29,15 @@ class TooSlow(Failed):
             f'part "{self.part}" was not measured within the {self.limit:g} s of --quick;'
             f" run: windrow bench {self.part}"
         )
+
+
+class NotDelivered(Failed):
+    """What was measured did not do its work: there is no figure."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(what, seconds)
+        self.what, self.seconds = what, seconds
+
+    def __str__(self) -> str:
+        within = f" within {self.seconds:g} s" if self.seconds else ""
+        return f"no figure, because it did not work{within}: {self.what}"

@@ -20,6 +20,7 @@ from windrow.bench.measurement import Figure, Measurement
 
 PARTS = {
     "cli": "windrow.bench.start_up",
+    "relay": "windrow.bench.relay",
     "verify": "windrow.bench.tallying",
 }
 """The parts by name, each with its module."""

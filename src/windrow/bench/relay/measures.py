@@ -1,0 +1,114 @@
+"""What is measured of the relay, and the goals it is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windrow.bench.measurement import Figure, at_least, at_most
+from windrow.bench.parts import Progress
+from windrow.bench.relay.drains import Drain, drain, raw_rate
+from windrow.bench.relay.live import delays, idle
+from windrow.bench.relay.stage import Stage, stage
+
+BARRIER = {"relay.mode": "barrier"}
+DIFF = {"relay.mode": "barrier", "relay.reader": "diff"}
+TRANSACTIONAL = {"relay.mode": "transactional"}
+KEYS = 1_000
+
+
+def measure(quick: bool, progress: Progress) -> list[Figure]:
+    """Drains, hot keys, delays and idleness, each mode in turn within a round."""
+    progress(0.0, "starting PostgreSQL and Kafka")
+    with stage() as on:
+        return _quick(on, progress) if quick else _full(on, progress)
+
+
+def _quick(on: Stage, progress: Progress) -> list[Figure]:
+    rows = 60_000
+    progress(0.2, f"draining {rows:,} rows, barrier mode")
+    barrier = [drain(on, rows, KEYS, **BARRIER)]
+    progress(0.6, f"draining {rows:,} rows, transactional mode")
+    transactional = [drain(on, rows, KEYS, **TRANSACTIONAL)]
+    return [
+        *_drained("barrier", barrier, 30_000),
+        *_drained("transactional", transactional, 40_000),
+    ]
+
+
+def _full(on: Stage, progress: Progress) -> list[Figure]:
+    rows, rounds = 240_000, 5
+    drains: dict[str, list[Drain]] = {"barrier": [], "diff": [], "transactional": []}
+    modes = {"barrier": BARRIER, "diff": DIFF, "transactional": TRANSACTIONAL}
+    raw: list[float] = []
+    for n in range(rounds):
+        for name, settings in modes.items():
+            progress(0.6 * n / rounds, f"round {n + 1} of {rounds}: draining {rows:,} rows, {name}")
+            drains[name].append(drain(on, rows, KEYS, **settings))
+        raw.append(raw_rate(on, rows, KEYS))
+    progress(0.6, "one hot key")
+    hot = _repeat(3, lambda: drain(on, 3_000, 1, **BARRIER).rate)
+    hot_transactional = _repeat(3, lambda: drain(on, 120_000, 1, **TRANSACTIONAL).rate)
+    barrier_ratio = [d.rate / r for d, r in zip(drains["barrier"], raw, strict=True)]
+    return [
+        *_drained("barrier", drains["barrier"], 30_000),
+        *_drained("diff", drains["diff"], None),
+        *_drained("transactional", drains["transactional"], 40_000),
+        Figure(
+            "drain, barrier, of the same SQL alone", "ratio", tuple(barrier_ratio), at_least(0.6)
+        ),
+        Figure("one hot key, barrier", "records/s", hot, at_least(900)),
+        Figure("one hot key, transactional", "records/s", hot_transactional, at_least(40_000)),
+        *_live(on, progress),
+    ]
+
+
+def _drained(name: str, drains: list[Drain], goal: float | None) -> list[Figure]:
+    postgres_goal = {"barrier": 18.0, "diff": 11.0}.get(name)
+    return [
+        Figure(
+            f"drain, {name}",
+            "records/s",
+            tuple(d.rate for d in drains),
+            None if goal is None else at_least(goal),
+        ),
+        Figure(
+            f"drain, {name}, relay CPU",
+            "µs/record",
+            tuple(d.relay_cpu for d in drains),
+            at_most(20),
+        ),
+        Figure(
+            f"drain, {name}, PostgreSQL CPU",
+            "µs/record",
+            tuple(d.postgres_cpu for d in drains),
+            None if postgres_goal is None else at_most(postgres_goal),
+        ),
+    ]
+
+
+def _live(on: Stage, progress: Progress) -> list[Figure]:
+    figures = []
+    cases = [
+        ("barrier", 300, BARRIER, 4.0),
+        ("barrier", 1_000, BARRIER, 8.0),
+        ("transactional", 300, TRANSACTIONAL, 20.0),
+    ]
+    for n, (name, rate, settings, goal) in enumerate(cases):
+        progress(0.7 + 0.07 * n, f"delay at {rate} a second, {name}")
+        rounds = [delays(on, rate, 10.0, **settings) for _ in range(3)]
+        title = f"commit to consumer, {name}, {rate}/s"
+        figures += [
+            Figure(f"{title}, p50", "ms", tuple(p50 for p50, _ in rounds), at_most(goal)),
+            Figure(f"{title}, p99", "ms", tuple(p99 for _, p99 in rounds)),
+        ]
+    progress(0.95, "idle")
+    rounds = [idle(on, 10.0, **BARRIER) for _ in range(2)]
+    return [
+        *figures,
+        Figure("idle, statements", "1/s", tuple(s for s, _ in rounds), at_most(2)),
+        Figure("idle, relay CPU", "%", tuple(c for _, c in rounds), at_most(1)),
+    ]
+
+
+def _repeat(count: int, measure_once: Callable[[], float]) -> tuple[float, ...]:
+    return tuple(measure_once() for _ in range(count))

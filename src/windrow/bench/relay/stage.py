@@ -1,0 +1,215 @@
+"""PostgreSQL, Kafka, an outbox to fill and a relay to run: what every measure of it stands on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from windrow.bench.errors import NotDelivered
+from windrow.embedded.kafka import KafkaBroker
+from windrow.embedded.postgres import PostgresServer
+from windrow.embedded.postgres_binaries import debian_binaries
+from windrow.extras import require
+from windrow.outbox.schema import migrate
+from windrow.outbox.table import Table
+
+PARTITIONS = 10
+VALUE_BYTES = 1024
+PATIENCE = 300.0
+_TICK = os.sysconf("SC_CLK_TCK")
+
+FILL = """
+INSERT INTO outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys,
+                    kafka_header_values)
+SELECT now(), %(topic)s, 'key-' || (n %% %(keys)s), rpad(n::text, %(bytes)s, 'x'),
+       '{source,trace}', '{bench,none}'
+FROM generate_series(1, %(rows)s) AS n
+"""
+
+
+@dataclass
+class RunningRelay:
+    """A relay in a process of its own, as users run it."""
+
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self.process.pid
+
+    def stop(self) -> None:
+        """Hand over and end."""
+        self.process.terminate()
+        self.process.wait(30)
+
+
+@dataclass
+class Stage:
+    """The servers, and the connection that looks at them."""
+
+    postgres: PostgresServer
+    kafka: KafkaBroker
+    connection: Any
+    _topics: int = 0
+    _consumers: list[Any] = field(default_factory=list)
+
+    def new_topic(self) -> str:
+        """An empty topic."""
+        self._topics += 1
+        name = f"bench-{self._topics}"
+        self.kafka.create_topic(name, partitions=PARTITIONS)
+        return name
+
+    def fill(self, topic: str, rows: int, keys: int, value_bytes: int = VALUE_BYTES) -> None:
+        """A backlog of that many rows, as if a relay had been away for a while."""
+        self.connection.execute("TRUNCATE outbox")
+        parameters = {"topic": topic, "rows": rows, "keys": keys, "bytes": value_bytes}
+        self.connection.execute(FILL, parameters)
+        self.connection.execute("VACUUM ANALYZE outbox")
+        self.connection.execute("CHECKPOINT")
+
+    def is_empty(self) -> bool:
+        """Whether nothing waits in the outbox."""
+        (found,) = self.connection.execute("SELECT EXISTS (SELECT FROM outbox)").fetchone()
+        return not found
+
+    def pause(self) -> None:
+        """Keep relays from reading."""
+        self.connection.execute(
+            "INSERT INTO outbox_hold (what, name, reason) VALUES ('relay', '', 'paused')"
+            " ON CONFLICT DO NOTHING"
+        )
+
+    def go(self) -> None:
+        """Let them read."""
+        self.connection.execute("DELETE FROM outbox_hold")
+
+    @contextmanager
+    def relay(self, **settings: str) -> Iterator[RunningRelay]:
+        """A relay that leads, and ends with the block."""
+        settings = {
+            "database.dsn": self.postgres.dsn(),
+            "kafka.bootstrap": self.kafka.bootstrap,
+            "log.level": "error",
+            **settings,
+        }
+        flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        process = subprocess.Popen([sys.executable, "-m", "windrow", "relay", *flags])
+        try:
+            self.wait(self._somebody_leads, "a relay leads")
+            yield RunningRelay(process)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    def _somebody_leads(self) -> bool:
+        row = self.connection.execute(
+            "SELECT FROM outbox_lease WHERE expires_at > clock_timestamp()"
+        ).fetchone()
+        return row is not None
+
+    def wait(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        patience: float = PATIENCE,
+        step: float = 0.01,
+    ) -> None:
+        """Wait for something to become true.
+
+        Raises:
+            NotDelivered: It did not.
+        """
+        deadline = time.monotonic() + patience
+        while not condition():
+            if time.monotonic() > deadline:
+                raise NotDelivered(what, patience)
+            time.sleep(step)
+
+    def check_arrival(self, topic: str, rows: int) -> None:
+        """See at a consumer that every row arrived, each key in its order.
+
+        Raises:
+            NotDelivered: A record is missing, too many or out of order: no figure is worth that.
+        """
+        last: dict[bytes, int] = {}
+        count = 0
+        for message in self.messages(topic):
+            number = int(message.value().rstrip(b"x"))
+            key = message.key()
+            if number <= last.get(key, 0):
+                raise NotDelivered(f"{topic}: {key!r} goes back from {last[key]} to {number}", 0)
+            last[key] = number
+            count += 1
+        if count != rows:
+            raise NotDelivered(f"{topic} holds {count} records of {rows}", 0)
+
+    def messages(self, topic: str) -> Iterator[Any]:
+        """All that the topic holds now, as a reader of committed records sees it."""
+        kafka = require("confluent_kafka")
+        consumer = self.new_consumer()
+        consumer.assign([kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        ended: set[int] = set()
+        while len(ended) < PARTITIONS:
+            for message in consumer.consume(10_000, 1.0):
+                if message.error() is None:
+                    yield message
+                elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+        consumer.close()
+
+    def new_consumer(self) -> Any:
+        """A consumer of committed records that waits for nothing."""
+        return require("confluent_kafka").Consumer(
+            {
+                "bootstrap.servers": self.kafka.bootstrap,
+                "group.id": f"bench-{time.monotonic_ns()}",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 1,
+            }
+        )
+
+    def postgres_cpu(self) -> float:
+        """Seconds of processor time of all server processes so far, ended ones included."""
+        root = self.postgres.pid
+        return cpu_seconds(root, with_ended_children=True) + sum(
+            cpu_seconds(pid) for pid in _children(root)
+        )
+
+
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
+    """Seconds of processor time of one process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    last = 15 if with_ended_children else 13
+    return sum(int(value) for value in fields[11:last]) / _TICK
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if Path(f"/proc/{child}").exists()]
+
+
+@contextmanager
+def stage() -> Iterator[Stage]:
+    """Both servers, durable, with an outbox ready to be filled."""
+    with ExitStack() as stack:
+        settings = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
+        postgres = stack.enter_context(
+            PostgresServer.start(binaries=debian_binaries(), settings=settings)
+        )
+        kafka = stack.enter_context(KafkaBroker.start())
+        connection = stack.enter_context(
+            require("psycopg").connect(postgres.dsn(), autocommit=True)
+        )
+        migrate(connection, Table())
+        yield Stage(postgres, kafka, connection)
