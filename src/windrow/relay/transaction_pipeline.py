@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -49,8 +50,12 @@ class BatchStore(Protocol):
         ids: Sequence[int],
         next_batch: UUID | None,
         limit: int,
-    ) -> list[Marked]:
+        ahead: Sequence[Marked] = (),
+    ) -> Sequence[Marked]:
         """Remove the committed batch and name the next, in one transaction."""
+
+    def look_ahead(self, beside: Sequence[int], limit: int) -> list[Marked]:
+        """What would come after these rows, without naming it."""
 
     def check_fence(self) -> None:
         """See that nobody has raised the epoch."""
@@ -109,6 +114,8 @@ class TransactionPipeline:
         self._doorbell = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name="windrow-batches", daemon=True)
+        self._reader = ThreadPoolExecutor(1, "windrow-look-ahead")
+        self._ahead: tuple[BatchName, Future[list[Marked]]] | None = None
         self.leader = uuid4()
         self.in_flight = 0
         self.delivered = 0
@@ -148,6 +155,8 @@ class TransactionPipeline:
         except BaseException as error:
             if not self._ended.is_set():
                 self.error = error
+        finally:
+            self._reader.shutdown(cancel_futures=True)
 
     # -- what the machine asks for ---------------------------------------------------------------
 
@@ -183,8 +192,11 @@ class TransactionPipeline:
         self._ended.wait(command.delay)
         batch = command.committed
         name = None if batch is None else (batch.uuid, batch.count)
+        ahead = self._take_ahead(command)
         try:
-            rows = self._store.purge_and_mark(name, command.ids, command.next, self._batch_size)
+            rows = self._store.purge_and_mark(
+                name, command.ids, command.next, self._batch_size, ahead
+            )
         except (OutcomeUnknown, Unreachable) as error:
             self._emit(DatabaseLost(str(error), command.delay))
             return MarkFailed()
@@ -198,9 +210,36 @@ class TransactionPipeline:
         self.leader = command.batch.uuid
         self.batches += 1
         pass_by("relay.batch-marked")
+        if len(command.rows) == self._batch_size:
+            self._look_ahead(command)
         outcome = self._target.publish(command.batch, command.rows)
         pass_by("relay.batch-published")
         return outcome
+
+    # -- reading ahead ---------------------------------------------------------------------------
+    #
+    # With a backlog the database would stand still while the target works. So the next rows are
+    # read meanwhile, and named once the batch before them is purged. Only read: to name them
+    # early would put two batches in doubt.
+
+    def _look_ahead(self, command: Publish) -> None:
+        beside = [row.id for row in command.rows]
+        self._ahead = (
+            command.batch,
+            self._reader.submit(self._store.look_ahead, beside, self._batch_size),
+        )
+
+    def _take_ahead(self, command: PurgeAndMark) -> Sequence[Marked]:
+        """What was read beside the very batch that is now purged; nothing after any setback."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return ()
+        batch, reading = ahead
+        try:
+            rows = reading.result()
+        except (OutcomeUnknown, Unreachable):
+            return ()
+        return rows if batch == command.committed and command.ids else ()
 
     # -- rows that were refused ------------------------------------------------------------------
 

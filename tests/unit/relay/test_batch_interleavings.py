@@ -106,13 +106,17 @@ class World:
 
     # -- the outbox ------------------------------------------------------------------------------
 
-    def purge_and_mark(self, command: PurgeAndMark, epoch: int) -> Event:
+    def look_ahead(self, beside: Iterable[Marked]) -> list[int]:
+        held = {row.id for row in beside}
+        return [record for record in sorted(self.table) if record not in held][:4]
+
+    def purge_and_mark(self, command: PurgeAndMark, epoch: int, ahead: list[int]) -> Event:
         if self.happens():
             return MarkFailed()
         if epoch != self.epoch:
             raise Died  # fenced: it changes nothing
         self.purge(command.committed)
-        rows = self.mark(command.next)
+        rows = self.mark(command.next, ahead)
         self.may_die()
         return MarkFailed() if self.happens() else BatchMarked(rows)
 
@@ -125,10 +129,12 @@ class World:
         for record in mine:
             del self.table[record]
 
-    def mark(self, name: UUID | None) -> list[Marked]:
+    def mark(self, name: UUID | None, ahead: list[int]) -> list[Marked]:
         if name is None:
             return []
-        rows = [row for _, row in sorted(self.table.items())][:4]
+        if not all(record in self.table for record in ahead):
+            ahead = []
+        rows = [self.table[record] for record in ahead or sorted(self.table)[:4]]
         for row in rows:
             row.name = name
         return [Marked(row.id, "topic", row.key, b"", None, None) for row in rows]
@@ -178,6 +184,7 @@ class Leader:
         self.world, self.epoch = world, world.epoch
         self.producer_epoch = 0
         self.machine = BatchMachine(new_uuid=world.new_uuid)
+        self.ahead: tuple[BatchName, list[int]] | None = None
         self.command: Command = self.machine.start()
 
     def step(self) -> None:
@@ -196,8 +203,13 @@ class Leader:
             case AskTarget():
                 return CommitUnknown(LOST) if world.happens() else ReadBack(world.state)
             case PurgeAndMark():
-                return world.purge_and_mark(command, self.epoch)
+                ahead, self.ahead = self.ahead, None
+                fits = ahead is not None and ahead[0] == command.committed and command.ids
+                rows = ahead[1] if ahead and fits else []
+                return world.purge_and_mark(command, self.epoch, rows)
             case Publish():
+                if world.rng.random() < 0.5:
+                    self.ahead = command.batch, world.look_ahead(command.rows)
                 return world.publish(command, self.producer_epoch)
             case Isolate():
                 return world.isolate(command, self.epoch)

@@ -7,6 +7,7 @@ Two connections at the least, one to read and one to purge, so that neither wait
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
@@ -42,9 +43,9 @@ class PostgresStore:
         self._columns = columns
         self._taken: set[int] = set()
         marks = DURABLE_COMMIT if durable_marks else LAZY_COMMIT
-        options: dict[str, Any] = {"connect_timeout": connect_timeout, "pooler": pooler}
-        self._reading = Session(dsn, PLAN | marks, **options)
-        self._purging = Session(dsn, PLAN | DURABLE_COMMIT, **options)
+        self._new_session = partial(Session, dsn, connect_timeout=connect_timeout, pooler=pooler)
+        self._reading = self._new_session(PLAN | marks)
+        self._purging = self._new_session(PLAN | DURABLE_COMMIT)
         self._queries: dict[str, str] = {}
         self.shard, self.epoch = 0, 0
 

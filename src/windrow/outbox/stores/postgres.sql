@@ -33,6 +33,14 @@ WHERE EXISTS (SELECT FROM fence) AND ctid = ANY (ARRAY (
 ))
 RETURNING {fields};
 
+-- mark_known --
+-- Name rows that were read ahead: exactly what one earlier snapshot saw at the head, so what they
+-- caused is behind them still.
+UPDATE {outbox} SET {leader} = %(next)s
+WHERE {id} = ANY (%(ids)s) AND EXISTS (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+);
+
 -- free --
 -- Not told to wait: neither its key nor its topic nor the relay as a whole. While nothing at all is
 -- held, which is known before the first row is read, a row pays nothing for the question.

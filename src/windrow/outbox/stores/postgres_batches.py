@@ -9,13 +9,28 @@ from uuid import UUID
 from windrow.outbox.errors import BatchMismatch, Fenced
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.postgres import PostgresStore
+from windrow.outbox.stores.ranges import as_multirange
+from windrow.outbox.stores.session import PLAN
+from windrow.outbox.table import Table
 
 
 class PostgresBatches(PostgresStore):
     """Purges a committed batch and marks the next in one durable transaction."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, durable_marks=True, **kwargs)
+    def __init__(self, dsn: str, table: Table, **options: Any) -> None:
+        super().__init__(dsn, table, durable_marks=True, **options)
+        self._looking = self._new_session(PLAN)
+
+    def look_ahead(self, beside: Sequence[int], limit: int) -> list[Marked]:
+        """The rows that would come after these, without marking any; from any one thread."""
+        parameters = {
+            "shard": self.shard,
+            "epoch": self.epoch,
+            "limit": limit,
+            "taken": as_multirange(beside),
+        }
+        query = self._queries["diff"].replace("{filters}", "")
+        return list(map(Marked._make, self._looking.run(query, parameters).fetchall()))
 
     def purge_and_mark(
         self,
@@ -23,7 +38,8 @@ class PostgresBatches(PostgresStore):
         ids: Sequence[int],
         next_batch: UUID | None,
         limit: int,
-    ) -> list[Marked]:
+        ahead: Sequence[Marked] = (),
+    ) -> Sequence[Marked]:
         """Remove the committed batch, name the next; returns its rows in id order.
 
         Args:
@@ -31,6 +47,7 @@ class PostgresBatches(PostgresStore):
             ids: Its rows, if they are known; otherwise they are found by the name.
             next_batch: The name of the next batch; None to remove only.
             limit: How many rows it may have.
+            ahead: What ``look_ahead`` found beside the committed batch: it becomes the next one.
 
         Raises:
             BatchMismatch: The outbox holds some rows of the committed batch but not all. Nothing
@@ -47,14 +64,34 @@ class PostgresBatches(PostgresStore):
                 removed = run(purge, fence | {"committed": uuid, "ids": ids}).rowcount
                 if removed not in (0, count):
                     raise BatchMismatch(str(uuid), count, removed)
-            rows: list[Any] = []
+            rows: Sequence[Marked] = ()
             if next_batch is not None:
-                mark = self._queries["mark_batch"]
-                rows = run(mark, fence | {"next": next_batch, "limit": limit}).fetchall()
+                rows = self._mark(run, fence | {"next": next_batch, "limit": limit}, ahead)
             if not rows and self._epoch_has_moved(run):
                 raise Fenced(str(self.table), self.epoch)
+        return rows
+
+    def _mark(
+        self, run: Any, parameters: dict[str, Any], ahead: Sequence[Marked]
+    ) -> Sequence[Marked]:
+        if ahead:
+            ids = [row.id for row in ahead]
+            if run(self._queries["mark_known"], parameters | {"ids": ids}).rowcount == len(ids):
+                return ahead
+            # Somebody has taken a row away meanwhile, by hand: look again.
+        rows = run(self._queries["mark_batch"], parameters).fetchall()
         rows.sort()
         return list(map(Marked._make, rows))
+
+    def interrupt(self) -> None:
+        """Break whatever statement is under way, from any thread."""
+        super().interrupt()
+        self._looking.interrupt()
+
+    def close(self) -> None:
+        """Close all connections."""
+        super().close()
+        self._looking.close()
 
     def _epoch_has_moved(self, run: Any) -> bool:
         row = run(self._queries["read_epoch"], {"shard": self.shard}).fetchone()

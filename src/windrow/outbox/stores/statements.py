@@ -66,7 +66,7 @@ def _expressions(columns: Columns) -> dict[str, str]:
 
 
 def _fields(columns: Columns, names: dict[str, str]) -> str:
-    """What a read returns, in the order of ``Marked``; a column that is not there costs nothing."""
+    """What a read returns: all of ``Marked``, in its order."""
     match columns.value, columns.value_bytes:
         case None, _:
             value = names["value_bytes"]
@@ -74,6 +74,9 @@ def _fields(columns: Columns, names: dict[str, str]) -> str:
             value = f"{names['value']}::varchar"
         case _:
             value = f"COALESCE({names['value_bytes']}, convert_to({names['value']}, 'UTF8'))"
+    millis = "NULL::int8"
+    if columns.timestamp:
+        millis = f"(extract(epoch FROM {names['timestamp']}) * 1000)::int8"
     fields = [
         names["id"],
         f"{names['topic']}::text",
@@ -81,8 +84,8 @@ def _fields(columns: Columns, names: dict[str, str]) -> str:
         value,
         names.get("header_keys", "NULL::text[]"),
         names.get("header_values", "NULL::text[]"),
+        names.get("partition", "NULL::int4"),
+        millis,
+        names.get("attempts", "0"),
     ]
-    if columns.partition and columns.timestamp and columns.attempts:
-        millis = f"(extract(epoch FROM {names['timestamp']}) * 1000)::int8"
-        fields += [names["partition"], millis, names["attempts"]]
     return ", ".join(fields)
