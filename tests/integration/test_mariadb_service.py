@@ -89,6 +89,11 @@ def test_port_asks_for_a_password_which_the_url_holds(own_mariadb: MariaDB) -> N
         pymysql.connect(**without)
 
 
+def test_temporary_tables_go_with_the_directory(own_mariadb: MariaDB) -> None:
+    with connect(own_mariadb.url()) as connection:
+        assert run(connection, "SELECT @@tmpdir") == [(str(own_mariadb.directory),)]
+
+
 def test_stopped_mariadb_is_gone_with_its_group_and_directory(own_mariadb: MariaDB) -> None:
     family, directory = living_family(own_mariadb.pid), own_mariadb.directory
     assert own_mariadb.pid in groups_below(os.getpid())
