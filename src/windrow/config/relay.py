@@ -111,6 +111,10 @@ class Relay(Section):
 
     name: str = ""
     """How this relay is called in the lease, in logs and in heartbeats; by default made up."""
+    target: Literal["kafka", "jsonl"] = "kafka"
+    """Kafka, or lines of JSON in a file (barrier mode only)."""
+    path: str = "-"
+    """jsonl: the file to append to; ``-`` is standard output."""
     mode: Literal["barrier", "transactional"] = "barrier"
     """At least once with one record of a key at a time, or exactly once by transactions."""
     reader: Literal["mark", "diff"] = "mark"
@@ -121,6 +125,8 @@ class Relay(Section):
     """How long a producer may try; less than what is left of the right to lead."""
     drain_timeout: Positive = 10.0
     """How long a stop waits for what is on its way."""
+    meter_interval: Duration = 5.0
+    """The least time between two readings of how much is delivered."""
     election: Election = Election()
     limits: Limits = Limits()
     polling: Polling = Polling()
@@ -130,6 +136,8 @@ class Relay(Section):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
+        if self.mode == "transactional" and self.target == "jsonl":
+            raise ValueError("target 'jsonl' has no transactions: it goes with mode 'barrier' only")
         if self.mode == "transactional" and self.reader == "diff":
             raise ValueError(
                 "reader 'diff' keeps no batch name in the table: it goes with mode 'barrier' only"

@@ -21,6 +21,7 @@ from windrow.relay.pace import Pace
 from windrow.relay.policy import Policy, WhenExhausted
 from windrow.relay.road import BarrierRoad, TransactionRoad
 from windrow.relay.service import Relay
+from windrow.relay.targets.jsonl import JsonlTarget
 from windrow.relay.targets.kafka import KafkaTarget
 from windrow.relay.targets.kafka_transactions import KafkaTransactions
 from windrow.telemetry.events import EventBus
@@ -73,15 +74,16 @@ def _barrier(config: Config, bus: EventBus) -> BarrierRoad:
     relay = config.relay
     timeout = {"delivery.timeout.ms": round(relay.delivery_timeout * 1000)}
     producer = kafka_properties(config, timeout, config.kafka.producer)
+    kafka = relay.target == "kafka"
     limits = relay.limits
     return BarrierRoad(
         PostgresStore(**_database(config), reader=relay.reader),
-        KafkaTarget(producer),
+        KafkaTarget(producer) if kafka else JsonlTarget(relay.path),
         bus,
         limits=Limits(limits.batch, limits.records, limits.bytes, limits.lane),
         policy_of=policy_of(relay),
         pace=lambda: Pace(relay.polling.quick, relay.polling.slow, relay.polling.patience),
-        delivery_timeout=producer["delivery.timeout.ms"] / 1000,
+        delivery_timeout=producer["delivery.timeout.ms"] / 1000 if kafka else 0.0,
     )
 
 

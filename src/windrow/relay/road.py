@@ -14,6 +14,7 @@ from windrow.relay.machine import BarrierMachine, Limits
 from windrow.relay.pace import Pace
 from windrow.relay.pipeline import BarrierPipeline
 from windrow.relay.policy import Policy
+from windrow.relay.targets.jsonl import JsonlTarget
 from windrow.relay.targets.kafka import KafkaTarget
 from windrow.relay.targets.kafka_transactions import KafkaTransactions
 from windrow.relay.transaction_pipeline import TransactionPipeline
@@ -25,7 +26,7 @@ class BarrierRoad:
     """An outbox, a target, and the limits and policies between them."""
 
     store: PostgresStore
-    target: KafkaTarget
+    target: KafkaTarget | JsonlTarget
     events: EventBus
     limits: Limits = field(default_factory=Limits)
     policy_of: Callable[[str], Policy] = lambda topic: Policy()

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
+from windrow.lines import append, open_lines
 from windrow.verify.errors import NotALedger
 from windrow.verify.tally import Arrival, Entry
 
@@ -41,8 +42,7 @@ class Ledger:
                 the machine: what a killed process wrote stays.
         """
         self._fsync = fsync
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        os.ftruncate(self._file, _whole_lines(path))
+        self._file = open_lines(path)
 
     def maybe(self, records: Iterable[Arrival]) -> None:
         """These are about to be committed. Until told otherwise they may or may not arrive."""
@@ -70,8 +70,7 @@ class Ledger:
         lines = b"".join(
             json.dumps([what, key, record_id]).encode() + b"\n" for key, record_id in records
         )
-        while lines:
-            lines = lines[os.write(self._file, lines) :]
+        append(self._file, lines)
         if self._fsync:
             os.fsync(self._file)
 
@@ -131,17 +130,3 @@ class LedgerFile:
         ):
             raise NotALedger(str(self.path), number, line.decode(errors="replace").strip())
         return what, key, record_id
-
-
-def _whole_lines(path: Path) -> int:
-    """The length of the file up to the end of its last whole line."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        while size > 0:
-            start = max(0, size - 4096)
-            file.seek(start)
-            newline = file.read(size - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            size = start
-    return 0
