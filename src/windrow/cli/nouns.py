@@ -23,6 +23,9 @@ class Noun(NamedTuple):
 
 NOUNS = (
     Noun("demo", "windrow.cli.demo:app", "See what Windrow does, on embedded parts."),
+    Noun("init", "windrow.cli.outbox:init_app", "Create the outbox."),
+    Noun("migrate", "windrow.cli.outbox:migrate_app", "Bring the outbox up to date."),
+    Noun("check", "windrow.cli.outbox:check_app", "Find what is off with the outbox."),
     Noun("relay", "windrow.cli.relay:app", "Move records from the outbox to Kafka."),
     Noun("doctor", "windrow.cli.doctor:app", "Try every part that is configured."),
     Noun("config", "windrow.cli.config:app", "Show or check the configuration."),

@@ -13,14 +13,14 @@ from windrow.config.secrets import Secret
 from windrow.config.section import Section
 from windrow.types import Duration
 
-_NAME = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
+_NAME = r'(?:[A-Za-z_][A-Za-z0-9_$]{0,62}|"(?:[^"\x00\n]|""){1,63}")'
 _TABLE = re.compile(rf"{_NAME}(\.{_NAME})?")
 
 
 def _table_name(name: str) -> str:
     # It becomes part of SQL statements, so nothing but a plain name may pass.
     if not _TABLE.fullmatch(name):
-        raise ValueError("not a table name; write it as outbox or schema.outbox")
+        raise ValueError('not a table name; write it as outbox, schema.outbox or "any name"')
     return name
 
 

@@ -9,7 +9,10 @@ from windrow.outbox.errors import (
     UnsupportedConnection,
     WrongSchema,
 )
+from windrow.outbox.facts import check
+from windrow.outbox.health import Finding
 from windrow.outbox.record import Record
+from windrow.outbox.schema import migrate
 from windrow.outbox.stash import AsyncStash, Stash
 from windrow.outbox.table import Columns, Table
 from windrow.outbox.writer import Outbox
@@ -18,6 +21,7 @@ __all__ = [
     "AsyncStash",
     "Collector",
     "Columns",
+    "Finding",
     "InvalidIdentifier",
     "InvalidRecord",
     "NotInTransaction",
@@ -28,4 +32,6 @@ __all__ = [
     "TransactionEnded",
     "UnsupportedConnection",
     "WrongSchema",
+    "check",
+    "migrate",
 ]

@@ -49,7 +49,7 @@ class AsyncKind(Protocol):
 class AsyncPsycopg:
     """psycopg 3; whatever cursors and rows the caller has chosen, these are our own."""
 
-    style: ParamStyle = "format"
+    style: ParamStyle = "binary_format"
 
     async def is_autonomous(  # noqa: D102 - see AsyncKind
         self, connection: psycopg.AsyncConnection[Any]

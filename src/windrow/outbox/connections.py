@@ -71,7 +71,7 @@ class Psycopg:
     """psycopg 3; whatever cursors and rows the caller has chosen, these are our own."""
 
     def style(self, connection: psycopg.Connection[Any]) -> ParamStyle:  # noqa: D102 - see Kind
-        return "format"
+        return "binary_format"
 
     def is_autonomous(self, connection: psycopg.Connection[Any]) -> bool:  # noqa: D102 - see Kind
         if not connection.autocommit:
@@ -140,6 +140,8 @@ class SQLAlchemyConnection:
         dialect = connection.dialect
         if dialect.name != "postgresql":
             raise _another_database(f"SQLAlchemy connection to {dialect.name}")
+        if dialect.driver == "psycopg":
+            return "binary_format"
         return cast("ParamStyle", dialect.paramstyle)
 
     def is_autonomous(self, connection: sqlalchemy.Connection) -> bool:  # noqa: D102 - see Kind

@@ -72,7 +72,8 @@ SELECT name, setting FROM pg_settings WHERE name IN ('wal_level', 'autovacuum');
 
 -- horizon --
 -- Who keeps dead rows from being removed: transactions and prepared ones of this database, and
--- slots and standbys of the whole server. The age in transactions, and in seconds where known.
+-- slots and standbys of the whole server. A slot for decoding keeps the log instead. The age in
+-- transactions, and in seconds where it is known.
 SELECT 'transaction', pid::text, COALESCE(state, ''), false,
        age(COALESCE(backend_xmin, backend_xid)),
        extract(epoch FROM now() - xact_start)::float8
@@ -84,8 +85,9 @@ SELECT 'prepared', gid, owner::text, false, age(transaction),
        extract(epoch FROM now() - prepared)::float8
 FROM pg_prepared_xacts WHERE database = current_database()
 UNION ALL
-SELECT 'slot', slot_name::text, slot_type, active, age(xmin), NULL
-FROM pg_replication_slots WHERE xmin IS NOT NULL
+SELECT CASE WHEN xmin IS NULL THEN 'decoder' ELSE 'slot' END, slot_name::text, slot_type, active,
+       age(COALESCE(xmin, catalog_xmin)), NULL
+FROM pg_replication_slots WHERE COALESCE(xmin, catalog_xmin) IS NOT NULL
 UNION ALL
 SELECT 'standby', COALESCE(application_name, ''), COALESCE(state, ''), true, age(backend_xmin), NULL
 FROM pg_stat_replication WHERE backend_xmin IS NOT NULL;

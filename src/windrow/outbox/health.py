@@ -23,24 +23,25 @@ MAX_FILLFACTOR = 50
 VACUUM = {"autovacuum_vacuum_scale_factor": "0", "autovacuum_vacuum_threshold": "5000"}
 
 GOHARVEST_COLUMNS = {
-    "id": 1,
-    "create_time": 1,
-    "kafka_topic": 1,
-    "kafka_key": 1,
-    "kafka_value": 1,
-    "kafka_header_keys": 1,
-    "kafka_header_values": 1,
-    "leader_id": 1,
+    "id": "BIGSERIAL PRIMARY KEY",
+    "create_time": "TIMESTAMPTZ NOT NULL DEFAULT now()",
+    "kafka_topic": "VARCHAR(249)",
+    "kafka_key": "VARCHAR",
+    "kafka_value": "VARCHAR",
+    "kafka_header_keys": "TEXT[] NOT NULL DEFAULT '{}'",
+    "kafka_header_values": "TEXT[] NOT NULL DEFAULT '{}'",
+    "leader_id": "UUID",
 }
-EXTENSION_COLUMNS = {
-    "kafka_value_bytes": 2,
-    "kafka_partition": 2,
-    "kafka_timestamp": 2,
-    "attempts": 2,
-    "not_before": 2,
-    "last_error": 2,
-}
-"""Each column with the number of the migration that makes it."""
+"""What every outbox has, and how to get back one that was dropped."""
+EXTENSION_COLUMNS = (
+    "kafka_value_bytes",
+    "kafka_partition",
+    "kafka_timestamp",
+    "attempts",
+    "not_before",
+    "last_error",
+)
+EXTENSION_MIGRATION = 2
 COMPANION_MIGRATION = 3
 LONGEST_TOPIC = 249
 
@@ -75,9 +76,9 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Somebody who keeps dead rows from being removed."""
+    """Somebody who keeps dead rows, or the log, from being removed."""
 
-    kind: Literal["transaction", "prepared", "slot", "standby"]
+    kind: Literal["transaction", "prepared", "slot", "standby", "decoder"]
     name: str
     state: str
     is_active: bool
@@ -143,16 +144,24 @@ def _on_migrations(table: Table, facts: Facts, steps: list[Migration]) -> Iterat
         names = ", ".join(f"{step.number:04} {step.name}" for step in missing)
         text = f"{len(missing)} steps have not been applied: {names}"
         # An outbox that was to stay as it is lacks all the steps that touch it, and no other.
-        is_left_alone = all(step.touches_outbox for step in missing) and not facts.applied & {1, 2}
+        is_left_alone = (
+            all(step.touches_outbox for step in missing)
+            and EXTENSION_MIGRATION not in facts.applied
+        )
         level: Level = "advice" if is_left_alone else "problem"
         yield Finding(level, "migrations", text, f"windrow migrate{_option(table)}")
 
 
 def _on_columns(table: Table, facts: Facts) -> Iterator[Finding]:
-    for name, step in (GOHARVEST_COLUMNS | EXTENSION_COLUMNS).items():
-        # A step that is still to come will bring it; one in the list has lost it since.
-        if name not in facts.columns and (step in facts.applied or step == 1):
-            yield Finding("problem", f"column {name}", "is missing", _again(table, step))
+    for name, definition in GOHARVEST_COLUMNS.items():
+        if name not in facts.columns:
+            alter = f"ALTER TABLE {table.sql} ADD COLUMN {name} {definition}"
+            yield Finding("problem", f"column {name}", "is missing", alter)
+    if EXTENSION_MIGRATION in facts.applied:
+        for name in EXTENSION_COLUMNS:
+            if name not in facts.columns:
+                remedy = _again(table, EXTENSION_MIGRATION)
+                yield Finding("problem", f"column {name}", "is missing", remedy)
     kind = facts.columns.get("id")
     if kind is not None and kind.type != "bigint":
         text = f"is {kind.type}: it runs out, and cannot be read by ranges"
@@ -210,7 +219,7 @@ def _on_storage(table: Table, facts: Facts) -> Iterator[Finding]:
     if not facts.is_permanent:
         text = "is unlogged or temporary: a crash of the server empties it"
         yield Finding("problem", f"table {table}", text, f"ALTER TABLE {table.sql} SET LOGGED")
-    if 2 not in facts.applied:
+    if EXTENSION_MIGRATION not in facts.applied:
         return  # the step sets all of these
     if facts.options.get("autovacuum_enabled") in ("false", "off", "0"):
         text = "is switched off for the table: dead rows pile up, and every read walks over them"
@@ -263,6 +272,8 @@ def _on_horizon(facts: Facts) -> Iterator[Finding]:
 def _level_of(holder: Holder) -> Level | None:
     if holder.kind in ("transaction", "prepared"):
         return "problem" if (holder.seconds or 0) >= OLD_TRANSACTION else None
+    if holder.kind == "decoder":
+        return None if holder.is_active else "advice"
     if not holder.is_active:
         return "problem"
     return "advice" if holder.transactions >= OLD_HORIZON else None
@@ -274,13 +285,15 @@ def _name_of(holder: Holder) -> str:
             return f"transaction of pid {holder.name}"
         case "prepared":
             return f"prepared transaction {holder.name}"
-        case "slot":
+        case "slot" | "decoder":
             return f"replication slot {holder.name}"
         case "standby":
             return f"standby {holder.name}"
 
 
 def _harm_of(holder: Holder) -> str:
+    if holder.kind == "decoder":
+        return "is read by nobody: the log that it keeps grows until the disk is full"
     age = f"{holder.transactions} transactions"
     if holder.seconds is not None:
         age = f"{holder.seconds:.0f} s and {age}"
@@ -294,7 +307,7 @@ def _end_of(holder: Holder) -> str:
             return f"SELECT pg_terminate_backend({holder.name})"
         case "prepared":
             return f"COMMIT PREPARED or ROLLBACK PREPARED {quote_text(holder.name)}"
-        case "slot":
+        case "slot" | "decoder":
             return f"SELECT pg_drop_replication_slot({quote_text(holder.name)})"
         case "standby":
             return "set hot_standby_feedback = off there, or end its long queries"

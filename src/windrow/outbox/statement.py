@@ -14,7 +14,10 @@ from typing import Any, Literal, NamedTuple
 from windrow.outbox.record import Record
 from windrow.outbox.table import Table, in_format
 
-ParamStyle = Literal["format", "pyformat", "qmark", "numeric", "named", "numeric_dollar"]
+ParamStyle = Literal[
+    "format", "pyformat", "qmark", "numeric", "named", "numeric_dollar", "binary_format"
+]
+"""The DB-API's, asyncpg's, and psycopg's ``%b``, which spares it to escape text in Python."""
 Parameters = tuple[Any, ...] | dict[str, Any]
 
 MAX_RECORDS = 1_000
@@ -112,7 +115,7 @@ def _insert_sql(table: Table, is_extended: bool, is_one: bool, style: ParamStyle
     marks = [_mark(number, style) for number in range(1, len(fields) + 1)]
     columns = ", ".join(field.column for field in fields)
     # Where a percent sign means a parameter, one in a name is written twice.
-    outbox = in_format(table.sql) if style in ("format", "pyformat") else table.sql
+    outbox = in_format(table.sql) if "format" in style else table.sql
     rows = _one_row(fields, marks) if is_one else _many_rows(fields, marks)
     return f"INSERT INTO {outbox} (create_time, {columns}) {rows} RETURNING id"
 
@@ -155,6 +158,8 @@ def _mark(number: int, style: ParamStyle) -> str:
             return f":p{number}"
         case "numeric_dollar":
             return f"${number}"
+        case "binary_format":
+            return "%b"
 
 
 def bind(values: Sequence[Any], style: ParamStyle) -> Parameters:

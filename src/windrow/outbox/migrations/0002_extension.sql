@@ -3,7 +3,7 @@
 -- rewrite the table.
 ALTER TABLE {outbox}
   ADD COLUMN IF NOT EXISTS kafka_value_bytes BYTEA,
-  ADD COLUMN IF NOT EXISTS kafka_partition   INTEGER CHECK (kafka_partition >= 0),
+  ADD COLUMN IF NOT EXISTS kafka_partition   INTEGER,
   ADD COLUMN IF NOT EXISTS kafka_timestamp   TIMESTAMP WITH TIME ZONE,
   ADD COLUMN IF NOT EXISTS attempts          INTEGER NOT NULL DEFAULT 0,
   ADD COLUMN IF NOT EXISTS not_before        TIMESTAMP WITH TIME ZONE,

@@ -71,13 +71,16 @@ WHERE {id} = ANY (%(ids)s) AND EXISTS (
 );
 
 -- hold --
--- A lane waits for a person: its key is named, and all its rows are given back at once.
+-- A lane waits for a person: its key is named, and all its rows are given back at once. Repeated,
+-- it stays held since then; for another reason, since now.
 WITH fence AS MATERIALIZED (
   SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
 ), named AS (
-  INSERT INTO {hold} (what, name, reason, note)
+  INSERT INTO {hold} AS hold (what, name, reason, note)
   SELECT 'key', %(key)s, %(reason)s, %(note)s WHERE EXISTS (SELECT FROM fence)
-  ON CONFLICT (what, name) DO UPDATE SET reason = excluded.reason, note = excluded.note
+  ON CONFLICT (what, name) DO UPDATE
+  SET reason = excluded.reason, note = excluded.note,
+      since = CASE hold.reason WHEN excluded.reason THEN hold.since ELSE now() END
 )
 UPDATE {outbox} SET {leader} = NULL
 WHERE {id} = ANY (%(ids)s) AND EXISTS (SELECT FROM fence);

@@ -6,12 +6,13 @@ holder raises the shard's epoch in the same transaction, so that nobody ever lea
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from windrow.clock import Clock, SystemClock
 from windrow.outbox.queries import load_queries
 from windrow.outbox.stores.session import DURABLE_COMMIT, Session
-from windrow.outbox.table import Table
+from windrow.outbox.table import Table, in_format
 from windrow.relay.election.leading import Leading
 
 RENEWING, STANDING = 0.4, 0.12
@@ -19,8 +20,16 @@ RENEWING, STANDING = 0.4, 0.12
 hand-over takes a fraction of a second."""
 
 
+LEASE_SESSION = DURABLE_COMMIT | {
+    # Somebody else's transaction on the row must not keep a leader from seeing its right run out;
+    # nor may one of ours, behind a pooler, that a paused process has left half done.
+    "lock_timeout": "1000",
+    "idle_in_transaction_session_timeout": "1000",
+}
+
+
 class PostgresLease:
-    """Stands for one shard of one outbox, under a name of its own."""
+    """Stands for one shard of one outbox; a namesake elsewhere is another contender."""
 
     def __init__(
         self,
@@ -35,8 +44,13 @@ class PostgresLease:
         self._session = session
         self._clock = clock or SystemClock()
         self._lease_ttl = lease_ttl
-        self._parameters: dict[str, Any] = {"shard": shard, "holder": name, "ttl": lease_ttl}
-        names = {"lease": table.companion("_lease"), "epoch": table.companion("_epoch")}
+        self._parameters: dict[str, Any] = {
+            "shard": shard,
+            "name": name,
+            "holder": f"{name} {secrets.token_hex(4)}",
+            "ttl": lease_ttl,
+        }
+        names = {name: in_format(table.companion(f"_{name}")) for name in ("lease", "epoch")}
         raw = load_queries("windrow.relay.election", "postgres_lease.sql")
         self._queries = {name: query.format(**names) for name, query in raw.items()}
         self.pulse_interval = lease_ttl * STANDING
@@ -59,4 +73,4 @@ class PostgresLease:
 
 def lease_session(dsn: str, *, connect_timeout: float = 5.0, pooler: bool = False) -> Session:
     """A connection for the lease alone: work on the others must not hold a renewal up."""
-    return Session(dsn, DURABLE_COMMIT, connect_timeout=connect_timeout, pooler=pooler)
+    return Session(dsn, LEASE_SESSION, connect_timeout=connect_timeout, pooler=pooler)
