@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,11 @@ from hypothesis import settings
 # How long an example takes says nothing on a machine that runs a broker and a database beside it.
 settings.register_profile("windrow", deadline=None)
 settings.load_profile("windrow")
+
+# A run in the background of a shell ignores SIGINT, and hands that on to every process it starts;
+# those that tests interrupt must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = [
     "pytester",

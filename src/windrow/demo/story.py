@@ -73,10 +73,11 @@ def demonstrate(
         DemoStalled: The relays did not empty the outbox.
     """
     binaries = embedded_binaries()  # first: the extra that brings it brings the driver too
+    driver = require("psycopg")
     with ExitStack() as stack:
         server = stack.enter_context(PostgresServer.start(binaries=binaries))
         say(f"PostgreSQL {server.version} runs, as process {server.pid}")
-        connection = stack.enter_context(require("psycopg").connect(server.dsn()))
+        connection = stack.enter_context(driver.connect(server.dsn()))
         create_tables(connection)
         say("outbox created beside the table of orders")
         directory = create_directory("demo")
@@ -168,7 +169,8 @@ def leader(connection: Connection) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         row = connection.execute(
-            "SELECT holder FROM outbox_lease WHERE expires_at > clock_timestamp()"
+            "SELECT leader FROM outbox_epoch JOIN outbox_lease USING (shard, epoch)"
+            " WHERE expires_at > clock_timestamp()"
         ).fetchone()
         connection.commit()
         if row is not None:
