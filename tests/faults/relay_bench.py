@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.fixtures.relaying import OutboxDatabase, consume, wait_for
+from windrow.embedded import PostgresServer
+from windrow.outbox.table import Table
 from windrow.points import VARIABLE, Points
 from windrow.testing import FaultPart, Moment
 from windrow.verify import LedgerFile
@@ -66,6 +70,7 @@ class RelayBench:
     may_repeat: list[Arrival] = field(default_factory=list)
     _writers: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _watcher: Any = None
+    _progress: int = 0
 
     # -- services --------------------------------------------------------------------------------
 
@@ -113,9 +118,18 @@ class RelayBench:
         self.relays[name] = RelayProcess(name, process, Points(points))
         return self.relays[name]
 
+    def log_of(self, relay: RelayProcess) -> str:
+        return (self.directory / f"{relay.name}.log").read_text()
+
+    def wait_for_log(self, relay: RelayProcess, text: str, timeout: float = 30.0) -> None:
+        """Wait until it writes this to its log, from now on."""
+        seen = self.log_of(relay).count(text)
+        what = f"{relay.name} says {text!r}"
+        wait_for(lambda: self.log_of(relay).count(text) > seen, what, timeout)
+
     def wait_for_start(self, relay: RelayProcess) -> None:
-        log = self.directory / f"{relay.name}.log"
-        wait_for(lambda: "relay started" in log.read_text(), f"{relay.name} stands for leadership")
+        what = f"{relay.name} stands for leadership"
+        wait_for(lambda: "relay started" in self.log_of(relay), what)
 
     def leader(self) -> RelayProcess:
         """The relay that holds the lease; waits for one that does."""
@@ -124,8 +138,7 @@ class RelayBench:
         def look() -> bool:
             with self.outbox.connect() as connection:
                 row = connection.execute(
-                    "SELECT leader FROM outbox_epoch JOIN outbox_lease USING (shard, epoch)"
-                    " WHERE expires_at > clock_timestamp()"
+                    "SELECT holder FROM outbox_lease WHERE expires_at > clock_timestamp()"
                 ).fetchone()
             # Behind its name a holder has a token of its own.
             name = row[0].partition(" ")[0] if row else ""
@@ -163,17 +176,21 @@ class RelayBench:
         return [(key, int(value)) for key, value in rows]
 
     def progress(self) -> int:
-        """How much the topic holds: moves while a relay publishes."""
-        from confluent_kafka import Consumer, TopicPartition
+        """How much the topic holds: moves while a relay publishes, stands while nobody answers."""
+        from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         if self._watcher is None:
-            self._watcher = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "watch"})
-        partitions = self._watcher.list_topics(self.topic, timeout=10).topics[self.topic].partitions
-        ends = [
-            self._watcher.get_watermark_offsets(TopicPartition(self.topic, p), timeout=10)[1]
-            for p in partitions
-        ]
-        return sum(ends)
+            config = {"bootstrap.servers": self.bootstrap, "group.id": "watch", "log_level": 0}
+            self._watcher = Consumer(config)
+        try:
+            topics = self._watcher.list_topics(self.topic, timeout=5).topics
+            self._progress = sum(
+                self._watcher.get_watermark_offsets(TopicPartition(self.topic, p), timeout=5)[1]
+                for p in topics[self.topic].partitions
+            )
+        except KafkaException:
+            pass  # no broker, no news
+        return self._progress
 
     def wait_for_progress(self, what: str, timeout: float = 30.0) -> None:
         before = self.progress()
@@ -213,6 +230,28 @@ def relay_bench(
         yield bench
     finally:
         bench.close()
+
+
+def make_outbox(server: PostgresServer) -> OutboxDatabase:
+    """A migrated outbox in a database of its own on a server of the test's own.
+
+    Its address is a port, so that it can be reached by way of a link or a pooler too.
+    """
+    import psycopg
+
+    from windrow.outbox.schema import migrate
+
+    name = f"test_{secrets.token_hex(6)}"
+    with psycopg.connect(server.create_database(name), autocommit=True) as connection:
+        migrate(connection, Table())
+    return OutboxDatabase(server.dsn(name, port=server.port))
+
+
+def through(dsn: str, port: int) -> str:
+    """The same database by way of another port of the loopback interface."""
+    address = urlsplit(dsn)
+    login = address.netloc.rpartition(":")[0]
+    return address._replace(netloc=f"{login}:{port}").geturl()
 
 
 def ledger_progress(bench: RelayBench) -> int:

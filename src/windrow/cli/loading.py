@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from windrow.cli.options import RootOptions
-from windrow.config import Config, Resolved, Setting, load
+from windrow.config import Config, Layer, Resolved, Setting, load
 from windrow.telemetry import logs
 
 
@@ -17,6 +17,7 @@ def load_config(
     config_file: Path | None = None,
     settings: Sequence[str] | None = None,
     flags: Sequence[Setting] = (),
+    base: Layer | None = None,
 ) -> Resolved[Config]:
     """The effective configuration of this command, with logging set up by it.
 
@@ -25,6 +26,7 @@ def load_config(
         config_file: The command's ``--config``.
         settings: The command's ``--set``.
         flags: What the command's own flags set, stronger than ``--set``.
+        base: What to take in place of any configuration file.
 
     Raises:
         ConfigError: Something in it is wrong.
@@ -32,7 +34,7 @@ def load_config(
     root = ctx.find_root().obj or RootOptions()
     level = [] if root.log_level is None else [_setting("log.level", root.log_level, "--log-level")]
     given = [*_parse(root.settings), *level, *_parse(settings or ()), *flags]
-    resolved = load(config_file or root.config_file, given)
+    resolved = load(config_file or root.config_file, given, base=base)
     logs.configure(resolved.config.log.level, resolved.config.log.format)
     return resolved
 

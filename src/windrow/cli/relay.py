@@ -11,10 +11,13 @@ from typing import Annotated
 
 import typer
 
-from windrow.cli.loading import load_config
-from windrow.cli.options import ConfigFile, Settings
+from windrow.cli.desks import open_desk, tell
+from windrow.cli.options import AsJson, ConfigFile, Settings
+from windrow.cli.reaper import ReaperOption, load_with_reaper
 from windrow.config import Config, Setting
+from windrow.relay import holds
 from windrow.relay.assembly import build_relay
+from windrow.relay.reaper_config import PARTITIONER_NOTE, Translation
 from windrow.relay.reporting import Sampler, count_events, log_events
 from windrow.relay.service import Relay
 from windrow.telemetry import CheckKind, EventBus, Health, Metrics, get_logger, http
@@ -33,6 +36,7 @@ def relay(
     ctx: typer.Context,
     config_file: ConfigFile = None,
     settings: Settings = None,
+    reaper_file: ReaperOption = None,
     mode: Annotated[
         str | None, typer.Option("--mode", help="barrier or transactional.", show_default=False)
     ] = None,
@@ -42,10 +46,83 @@ def relay(
 ) -> None:
     """Relay until SIGTERM or Ctrl-C, then hand over: what is on its way is waited for."""
     if ctx.invoked_subcommand is not None:
+        if config_file or settings or reaper_file or mode or until_empty:
+            raise typer.BadParameter(f"write options after {ctx.invoked_subcommand!r}")
         return
     flags = [] if mode is None else [Setting(("relay", "mode"), mode, "--mode")]
-    config = load_config(ctx, config_file, settings, flags).config
+    config, translation = load_with_reaper(ctx, reaper_file, config_file, settings, flags)
+    if translation is not None:
+        _tell_translation(config, translation)
     run(config, until_empty=until_empty)
+
+
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="TOPIC", help="Only this topic.", show_default=False),
+]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Only this key.", show_default=False)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+@app.command()
+def pause(
+    ctx: typer.Context,
+    config_file: ConfigFile = None,
+    settings: Settings = None,
+    reaper_file: ReaperOption = None,
+    topic: Topic = None,
+    key: Key = None,
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="Why, for whoever asks.")
+    ] = "",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep records in the outbox: all, or those of a topic or a key; what was taken still goes."""
+    subject = _subject(topic, key)
+    config, _ = load_with_reaper(ctx, reaper_file, config_file, settings)
+    with open_desk(config, holds.QUERIES) as desk:
+        outcome = holds.pause(desk, subject, note, dry_run=dry_run)
+    tell(outcome, as_json=as_json, dry_run=dry_run)
+
+
+@app.command()
+def resume(
+    ctx: typer.Context,
+    config_file: ConfigFile = None,
+    settings: Settings = None,
+    reaper_file: ReaperOption = None,
+    topic: Topic = None,
+    key: Key = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let records go on that were paused."""
+    subject = _subject(topic, key)
+    config, _ = load_with_reaper(ctx, reaper_file, config_file, settings)
+    with open_desk(config, holds.QUERIES) as desk:
+        outcome = holds.resume(desk, subject, dry_run=dry_run)
+    tell(outcome, as_json=as_json, dry_run=dry_run)
+
+
+def _subject(topic: str | None, key: str | None) -> holds.Subject:
+    if topic is not None and key is not None:
+        raise typer.BadParameter("give a topic or a key, not both", param_hint="--topic, --key")
+    if topic is not None:
+        return holds.Subject("topic", topic)
+    return holds.Subject() if key is None else holds.Subject("key", key)
+
+
+def _tell_translation(config: Config, translation: Translation) -> None:
+    """Say what of goharvest's file is different here."""
+    chosen = {**config.kafka.properties, **config.kafka.producer}.get("partitioner")
+    _log.info("goharvest's file read", partitioner=chosen, why=PARTITIONER_NOTE)
+    if translation.ignored:
+        _log.info("of no effect here", ignored="; ".join(translation.ignored))
+    for warning in translation.warnings:
+        _log.warning(warning)
 
 
 def run(config: Config, *, until_empty: bool = False) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from windrow.config.files import find_file, read_file
-from windrow.config.layers import Setting, environment_layer, file_layer, flag_layer
+from windrow.config.layers import Layer, Setting, environment_layer, file_layer, flag_layer
 from windrow.config.model import Config
 from windrow.config.resolve import Resolved, resolve
 
@@ -16,6 +16,7 @@ def load(
     file: Path | None = None,
     flags: Sequence[Setting] = (),
     environ: Mapping[str, str] | None = None,
+    base: Layer | None = None,
 ) -> Resolved[Config]:
     """The effective configuration: flags over environment over file over defaults.
 
@@ -23,14 +24,17 @@ def load(
         file: The file to read, before ``$WINDROW_CONFIG`` and ``./windrow.toml``.
         flags: What the command line set.
         environ: The variables to read in place of the process's own.
+        base: What to take in place of any file.
 
     Raises:
         ConfigError: The file cannot be read, a key is unknown or a value invalid.
     """
     environ = os.environ if environ is None else environ
     layers = [flag_layer(flags), environment_layer(environ)]
-    found = find_file(file, environ)
-    if found is not None:
+    found = find_file(file, environ) if base is None else None
+    if base is not None:
+        layers.append(base)
+    elif found is not None:
         layers.append(file_layer(str(found), read_file(found)))
     return resolve(Config, layers, lambda kind, name: _read_reference(kind, name, environ))
 

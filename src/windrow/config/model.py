@@ -35,6 +35,8 @@ class Database(Section):
     """The outbox table, with its schema if it is not on the search path."""
     connect_timeout: Annotated[Duration, Field(gt=0)] = 5.0
     """How long to wait for a connection."""
+    answer_timeout: Annotated[Duration, Field(gt=0)] = 10.0
+    """How long to wait for the answer to a statement before the connection is given up."""
 
     @field_validator("dsn")
     @classmethod

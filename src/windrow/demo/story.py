@@ -169,8 +169,8 @@ def leader(connection: Connection) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         row = connection.execute(
-            "SELECT leader FROM outbox_epoch JOIN outbox_lease USING (shard, epoch)"
-            " WHERE expires_at > clock_timestamp()"
+            "SELECT leader FROM outbox_epoch JOIN outbox_lease USING (shard)"
+            " WHERE starts_with(holder, leader || ' ') AND expires_at > clock_timestamp()"
         ).fetchone()
         connection.commit()
         if row is not None:

@@ -7,8 +7,9 @@ through, remove exactly those rows, and mark the rest anew: nothing is sent twic
 ::
 
     FENCING ──▶ READING_BACK ──▶ MARKING ──rows──▶ PUBLISHING ──committed──▶ MARKING …
-       ▲                           │ ▲ │ none         │    │ rejected
-       │                           │ │ └──▶ RESTING ──┘    ▼
+       ▲         │ no name         │ ▲ │ none         │  ▲ │ rejected
+       │         ▼     no row has  │ │ └──▶ RESTING ──┘  │ ▼
+       │      CHECKING ────────────┼─┼─── one either ────┘ │
        │                           │ └─────────────── ISOLATING
        └────── commit of unknown outcome, target down ─────┘
 
@@ -18,6 +19,8 @@ The rules, each of which a naive version breaks:
 - One UUID, one atomic write: rows left out are released before the rest is sent, under a new name.
 - A mark of unknown outcome is made again under another UUID, and nothing is sent until it is known.
 - A commit of unknown outcome is never guessed: fence the target again, then read back.
+- A target that knows no name at all has forgotten it, if rows carry one: so the very first thing
+  written there is the name of an empty batch, and from then on it always knows one.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class BatchState(Enum):
 
     FENCING = auto()
     READING_BACK = auto()
+    CHECKING = auto()
     MARKING = auto()
     RESTING = auto()
     PUBLISHING = auto()
@@ -66,6 +70,11 @@ class ReadBack:
     """What the target committed last, if it ever did."""
 
     committed: BatchName | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """No row of the outbox carries the name of a batch: nothing was ever sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,7 @@ class Isolated:
 Event = (
     TargetFenced
     | ReadBack
+    | Unnamed
     | BatchMarked
     | MarkFailed
     | Rested
@@ -135,6 +145,11 @@ class FenceTarget:
 @dataclass(frozen=True, slots=True)
 class AskTarget:
     """Read back what was committed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskOutbox:
+    """The target knows no batch: see that no row carries the name of one, else stop here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +192,13 @@ class Finish:
     """Nothing is in doubt: end."""
 
 
-Command = FenceTarget | AskTarget | PurgeAndMark | Rest | Publish | Isolate | Finish
+Command = FenceTarget | AskTarget | AskOutbox | PurgeAndMark | Rest | Publish | Isolate | Finish
+
+
+def new_batch_uuid() -> UUID:
+    """A random name, told from the ids of leaders by its version: 8 where those have 4."""
+    version = 0xF << 76
+    return UUID(int=uuid4().int & ~version | 8 << 76)
 
 
 class BatchMachine:
@@ -186,7 +207,7 @@ class BatchMachine:
     def __init__(
         self,
         backoff: Policy = Policy(base_delay=0.05, max_delay=5.0),  # noqa: B008 - frozen
-        new_uuid: Callable[[], UUID] = uuid4,
+        new_uuid: Callable[[], UUID] = new_batch_uuid,
     ) -> None:
         self.state = BatchState.FENCING
         self._new_uuid = new_uuid
@@ -213,8 +234,9 @@ class BatchMachine:
             case BatchState.FENCING, TargetFenced():
                 return self._enter(BatchState.READING_BACK, AskTarget())
             case BatchState.READING_BACK, ReadBack():
-                self._committed, self._committed_ids = event.committed, ()
-                return self._mark()
+                return self._on_read_back(event)
+            case BatchState.CHECKING, Unnamed():
+                return self._publish(())
             case BatchState.MARKING, BatchMarked():
                 return self._on_marked(event)
             case BatchState.MARKING, MarkFailed():
@@ -228,7 +250,10 @@ class BatchMachine:
             case BatchState.ISOLATING, Isolated():
                 return self._mark()
             case (
-                BatchState.FENCING | BatchState.READING_BACK | BatchState.PUBLISHING,
+                BatchState.FENCING
+                | BatchState.READING_BACK
+                | BatchState.CHECKING
+                | BatchState.PUBLISHING,
                 CommitUnknown(),
             ):
                 return self._enter(BatchState.FENCING, FenceTarget(self._delay()))
@@ -236,6 +261,12 @@ class BatchMachine:
                 raise ImpossibleEvent(type(event).__name__, self.state)
 
     # -- one method per event --------------------------------------------------------------------
+
+    def _on_read_back(self, event: ReadBack) -> Command:
+        if event.committed is None:
+            return self._enter(BatchState.CHECKING, AskOutbox())
+        self._committed, self._committed_ids = event.committed, ()
+        return self._mark()
 
     def _on_marked(self, event: BatchMarked) -> Command:
         self._committed, self._committed_ids = None, ()
@@ -248,18 +279,24 @@ class BatchMachine:
         if self._stopping:
             # Marked and not sent: the next leader finds them under a name nobody committed.
             return self._enter(BatchState.STOPPED, Finish())
-        self._batch, self._rows = BatchName(self._next, len(event.rows)), event.rows
-        return self._enter(BatchState.PUBLISHING, Publish(self._batch, event.rows))
+        return self._publish(event.rows)
 
     def _on_committed(self) -> Command:
         self._setbacks = 0
-        self._committed, self._committed_ids = self._batch, [row.id for row in self._rows]
+        if self._rows:
+            self._committed, self._committed_ids = self._batch, [row.id for row in self._rows]
         self._batch, self._rows = None, ()
         return self._mark()
 
     def _on_rejected(self, event: Rejected) -> Command:
         self._batch, self._rows = None, ()
         return self._enter(BatchState.ISOLATING, Isolate(event.failures, self._delay()))
+
+    def _publish(self, rows: Sequence[Marked]) -> Command:
+        """Under the name that the rows were marked with; an empty batch takes one of its own."""
+        name = self._next if rows and self._next else self._new_uuid()
+        self._batch, self._rows = BatchName(name, len(rows)), rows
+        return self._enter(BatchState.PUBLISHING, Publish(self._batch, rows))
 
     def _mark(self, delay: float = 0.0) -> Command:
         """Purge what was committed and name the next batch, always by a name never used before."""

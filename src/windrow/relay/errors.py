@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from windrow.errors import Failed
+import shlex
+
+from windrow.errors import ConfigError, Failed
 
 
 class ImpossibleEvent(AssertionError):
@@ -47,3 +49,80 @@ class StateTopicUnusable(Failed):
 
     def __str__(self) -> str:
         return f"state topic {self.topic!r} cannot be used: {self.problem}"
+
+
+class BatchesForgotten(Failed):
+    """The state topic knows no batch, and rows of the outbox carry the name of one."""
+
+    def __init__(self, topic: str, rows: int, first: int) -> None:
+        super().__init__(topic, rows, first)
+        self.topic, self.rows, self.first = topic, rows, first
+
+    def __str__(self) -> str:
+        return (
+            f"state topic {self.topic!r} is empty, but {self.rows} rows of the outbox, from id"
+            f" {self.first} on, carry the name of a batch: it was deleted, and whether they were"
+            " delivered cannot be known. Look for them at a consumer; then delete those that"
+            " arrived, set leader_id to NULL on the others, and start the relay again"
+        )
+
+
+class NotBlocked(Failed):
+    """A key or topic is not in the state that the command is for."""
+
+    def __init__(self, subject: str, state: str, command: str) -> None:
+        super().__init__(subject, state, command)
+        self.subject, self.state, self.command = subject, state, command
+
+    def __str__(self) -> str:
+        return f"{self.subject} is {self.state}; run: {self.command}"
+
+
+class LetterGone(Failed):
+    """There is no dead letter of that number, or none any more."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+    def __str__(self) -> str:
+        return f"there is no dead letter {self.number}; run: windrow deadletter list"
+
+
+class NoSuchLetter(Failed):
+    """A key has no dead letter of that number."""
+
+    def __init__(self, key: str, number: int) -> None:
+        super().__init__(key, number)
+        self.key, self.number = key, number
+
+    def __str__(self) -> str:
+        return (
+            f"dead letter {self.number} is none of key {self.key!r};"
+            f" run: windrow deadletter list --key {shlex.quote(self.key)}"
+        )
+
+
+class OutOfOrder(Failed):
+    """A dead letter would return behind later records of its key."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject)
+        self.subject = subject
+
+    def __str__(self) -> str:
+        return (
+            f"{self.subject} cannot go back in time: later records of its key may have been"
+            " delivered, and it would follow them. If that is right, add --out-of-order"
+        )
+
+
+class InvalidReaperFile(ConfigError):
+    """A ``reaper.yaml`` that goharvest would not start with either."""
+
+    def __init__(self, origin: str, message: str) -> None:
+        super().__init__(origin, message)
+        self.origin, self.message = origin, message
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.message}"

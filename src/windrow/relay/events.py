@@ -40,6 +40,25 @@ class LeaderFenced(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderOverran(Event):
+    """Records were handed over and the right to lead ran out meanwhile.
+
+    A pause fell between the look at the right and the deed. If somebody else leads by now, these
+    records may arrive behind later ones of their keys.
+    """
+
+    epoch: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLost(Event):
+    """The target gave no answer, or none that says what became of a batch: it is asked again."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class RecordFailed(Event):
     """A delivery failed and will be tried again."""
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from heapq import heappop, heappush
+from itertools import count
 
 from windrow.outbox.marked import Marked
 from windrow.relay.errors import ImpossibleEvent
@@ -105,6 +106,7 @@ class BarrierMachine:
         self._policy_of = policy_of
         self._jitter = jitter
         self._parked: list[tuple[float, int, Lane]] = []
+        self._parkings = count()  # who was parked first goes first
         self._saturated: set[str] = set()
 
     # -- what may be read ------------------------------------------------------------------------
@@ -296,7 +298,7 @@ class BarrierMachine:
 
     def _park(self, lane: Lane, until: float) -> None:
         lane.state = PARKED
-        heappush(self._parked, (until, id(lane), lane))
+        heappush(self._parked, (until, next(self._parkings), lane))
 
     def _forget(self, lane: Lane) -> None:
         self._give_back((lane.head, *(lane.waiting or ())))

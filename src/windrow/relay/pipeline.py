@@ -19,11 +19,13 @@ from uuid import UUID, uuid4
 
 from windrow.clock import Clock, SystemClock
 from windrow.errors import WindrowError
+from windrow.outbox.errors import Fenced
 from windrow.outbox.marked import Marked
 from windrow.points import pass_by
 from windrow.relay.events import (
     DatabaseLost,
     LaneHeld,
+    LeaderOverran,
     LeaderRefreshed,
     RecordBuried,
     RecordFailed,
@@ -38,7 +40,10 @@ T = TypeVar("T")
 
 DATABASE_BACKOFF = Policy(base_delay=0.05, max_delay=5.0)
 REPORT_WAIT = 0.1
-SWEEP_INTERVAL = 1.0
+SWEEP_INTERVAL, SLOWEST_SWEEP = 1.0, 30.0
+FENCE_INTERVAL = 30.0
+HAND_OVER = 64
+"""Records handed to the target on one look at the right to lead."""
 
 
 class Store(Protocol):
@@ -46,6 +51,9 @@ class Store(Protocol):
 
     def read(self, leader: UUID, limit: int, excluded_keys: Sequence[str] = ()) -> list[Marked]:
         """The earliest rows not taken yet."""
+
+    def check_fence(self) -> None:
+        """See that nobody has raised the epoch."""
 
     def purge(self, ids: Sequence[int]) -> int:
         """Delete acknowledged rows."""
@@ -113,7 +121,9 @@ class BarrierPipeline:
         self._ended = threading.Event()
         self._marks_in_doubt = threading.Event()
         self._outages = 0
-        self._sweep_at: float | None = 0.0  # whether keys are buried is known after a first look
+        self._sweeps = Pace(SWEEP_INTERVAL, SLOWEST_SWEEP, patience=SWEEP_INTERVAL)
+        self._sweep_at = 0.0
+        self._check_fence_at = 0.0
         self._threads: list[threading.Thread] = []
         self.leader = uuid4()
         self.delivered = 0
@@ -136,6 +146,14 @@ class BarrierPipeline:
     def in_flight(self) -> int:
         """How many records are held, sent or not."""
         return self._machine.held_records
+
+    @property
+    def in_flight_keys(self) -> list[str]:
+        """The keys whose head is sent and not purged yet."""
+        with self._lock:
+            lanes = list(self._machine.lanes.values())
+        out = (LaneState.IN_FLIGHT, LaneState.PURGING)
+        return [lane.key for lane in lanes if lane.key is not None and lane.state in out]
 
     @property
     def is_running(self) -> bool:
@@ -202,6 +220,8 @@ class BarrierPipeline:
                 continue
             try:
                 ready = self._read(room, excluded)
+            except Fenced:
+                raise
             except WindrowError as error:
                 self._on_database_failed(error)
                 continue
@@ -218,8 +238,18 @@ class BarrierPipeline:
         """Take rows; returns the lanes that may go, None if there was no row."""
         with self._between_reads:
             rows = self._store.read(self.leader, room, excluded)
+            if not rows:
+                self._check_fence()
+                return None
             with self._lock:
-                return self._machine.on_marked(rows) if rows else None
+                return self._machine.on_marked(rows)
+
+    def _check_fence(self) -> None:
+        """To a fenced leader every outbox looks empty; ask now and then why it does."""
+        now = self._clock.monotonic()
+        if now >= self._check_fence_at:
+            self._store.check_fence()
+            self._check_fence_at = now + FENCE_INTERVAL
 
     def _begin_anew(self) -> None:
         """Let all that was sent settle, then read from the head under a new id."""
@@ -305,25 +335,32 @@ class BarrierPipeline:
 
     def _hold(self, setback: Setback) -> None:
         lane, note = setback.lane, str(setback.failure)
-        self._emit(LaneHeld(lane.head.id, lane.head.topic, setback.failure))
         if lane.key is None:
-            return  # it blocks nobody, and has no name to be kept out by: it waits in memory
+            # It has no name to be kept out by, and many of them would fill the memory.
+            self._bury(setback)
+            return
+        self._emit(LaneHeld(lane.head.id, lane.head.topic, setback.failure))
         self._until_done(lambda: self._store.note(lane.head.id, setback.attempts, note))
         self._give_back(lane, "held", note)
 
     def _bury(self, setback: Setback) -> None:
         lane, note, attempts = setback.lane, str(setback.failure), setback.attempts
         record, topic = lane.head.id, lane.head.topic
+        takes_lane = setback.verdict is WhenExhausted.DEAD_LETTER_LANE and lane.key is not None
+        if takes_lane:
+            # Before the record goes: a crash in between must not let the rest of the key pass.
+            self._give_back(lane, "buried", note)
         if not self._until_done(lambda: self._store.bury([record], attempts, note)):
             return
         self._emit(RecordBuried(record, topic, setback.failure))
-        if setback.verdict is WhenExhausted.DEAD_LETTER_RECORD or lane.key is None:
-            with self._lock:
-                ready = self._machine.on_buried(lane)
-            self._send(ready)
+        if takes_lane:
+            self._sweeps.on_rows()
+            self._sweep_at = self._clock.monotonic()
             return
-        self._give_back(lane, "buried", note)
-        self._sweep_at = self._clock.monotonic()
+        with self._lock:
+            # While the database was away the lane may have been forgotten.
+            ready = self._machine.on_buried(lane) if lane.state is LaneState.HELD else []
+        self._send(ready)
 
     def _give_back(self, lane: Lane, reason: str, note: str) -> None:
         """Keep the key out of reads and return its rows to the table, all at once."""
@@ -336,15 +373,16 @@ class BarrierPipeline:
                         self._machine.on_shed(lane)
 
     def _sweep(self) -> None:
-        """Send what arrives for a buried lane after it."""
+        """Send what arrives for a buried lane after it; seldom, while nothing does."""
         now = self._clock.monotonic()
-        if self._sweep_at is None or now < self._sweep_at:
+        if now < self._sweep_at:
             return
         try:
-            self._store.bury_lanes()
+            if self._store.bury_lanes():
+                self._sweeps.on_rows()
         except WindrowError as error:
             self._on_database_failed(error)
-        self._sweep_at = now + SWEEP_INTERVAL
+        self._sweep_at = now + self._sweeps.on_empty(now)
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -354,14 +392,17 @@ class BarrierPipeline:
         self._send(ready)
 
     def _send(self, lanes: list[Lane]) -> None:
-        if not lanes:
-            return
-        now = self._clock.monotonic()
-        if self._may_send() and now >= self._machine.target_down_until:
-            self._target.send(lanes)
-        else:
-            with self._lock:
-                self._machine.postpone(lanes, max(now + 0.02, self._machine.target_down_until))
+        for start in range(0, len(lanes), HAND_OVER):
+            some = lanes[start : start + HAND_OVER]
+            now = self._clock.monotonic()
+            if self._may_send() and now >= self._machine.target_down_until:
+                self._target.send(some)
+                if not self._may_send():
+                    # Asleep between the look and the deed: nothing can take that back.
+                    self._emit(LeaderOverran(self._epoch, len(some)))
+            else:
+                with self._lock:
+                    self._machine.postpone(some, max(now + 0.02, self._machine.target_down_until))
 
     def _until_due(self) -> float:
         with self._lock:

@@ -10,11 +10,13 @@ from windrow.relay.events import (
     LaneHeld,
     LeaderAcquired,
     LeaderFenced,
+    LeaderOverran,
     LeaderRefreshed,
     LeaderRevoked,
     MeterRead,
     RecordBuried,
     RecordFailed,
+    TargetLost,
 )
 from windrow.telemetry import get_logger
 from windrow.telemetry.events import Event, EventBus
@@ -27,7 +29,9 @@ _log = get_logger("windrow.relay")
 
 _LEVELS = {
     LeaderFenced: "warning",
+    LeaderOverran: "warning",
     DatabaseLost: "warning",
+    TargetLost: "warning",
     RecordFailed: "warning",
     LaneHeld: "error",
     RecordBuried: "error",
@@ -55,11 +59,13 @@ def count_events(bus: EventBus, metrics: Metrics) -> None:
     def on_leadership(event: Event) -> None:
         metrics.counter("relay_leadership_total", change=event.name.removeprefix("leader_")).inc()
 
-    def on_failed(event: RecordFailed) -> None:
+    def on_failed(event: RecordFailed | TargetLost) -> None:
         metrics.counter("relay_failures_total", kind=event.failure.kind.value).inc()
 
-    bus.subscribe(on_leadership, LeaderAcquired, LeaderRefreshed, LeaderRevoked, LeaderFenced)
+    leadership = (LeaderAcquired, LeaderRefreshed, LeaderRevoked, LeaderFenced, LeaderOverran)
+    bus.subscribe(on_leadership, *leadership)
     bus.subscribe(on_failed, RecordFailed)
+    bus.subscribe(on_failed, TargetLost)
     bus.subscribe(lambda event: metrics.counter("relay_lanes_held_total").inc(), LaneHeld)
     bus.subscribe(lambda event: metrics.counter("relay_dead_letters_total").inc(), RecordBuried)
     bus.subscribe(lambda event: metrics.counter("relay_database_errors_total").inc(), DatabaseLost)

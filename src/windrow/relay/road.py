@@ -75,10 +75,15 @@ class TransactionRoad:
     pace: Callable[[], Pace] = Pace
     delivery_timeout: float = 0.0
     """A fenced transaction can never land, however late: nothing has to be waited for."""
+    identity_prefix: str | None = None
+    """Before the outbox's own identity it makes the transactional id; None if that is given."""
 
     def open(self) -> None:
         """Look at the table and at the state topic."""
         self.store.open()
+        if self.identity_prefix is not None:
+            # Two outboxes of one name, in two databases, must not fence each other.
+            self.target.identify(f"{self.identity_prefix}-{self.store.identity()}")
         self.target.ensure_state_topic()
 
     def lead(self, leading: Leading, may_send: Callable[[], bool]) -> TransactionPipeline:

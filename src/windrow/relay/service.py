@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from windrow.clock import Clock, SystemClock
-from windrow.errors import WindrowError
+from windrow.errors import Unreachable, WindrowError
 from windrow.outbox.errors import Fenced
-from windrow.relay.election.leading import Election, HandsOver, Leading
+from windrow.relay.election.leading import Election, HandsOver, Leading, Opens
 from windrow.relay.errors import LeaderFencedByTarget, TargetBroken
 from windrow.relay.events import (
     DatabaseLost,
@@ -29,7 +29,10 @@ from windrow.relay.events import (
     LeaderFenced,
     LeaderRevoked,
 )
+from windrow.relay.meter import Meter
 from windrow.telemetry.events import EventBus
+
+TROUBLE_INTERVAL = 5.0
 
 
 class RelayState(Enum):
@@ -53,6 +56,10 @@ class Pipeline(Protocol):
     @property
     def in_flight(self) -> int:
         """How many records are held."""
+
+    @property
+    def in_flight_keys(self) -> list[str]:
+        """The keys of which a record is on its way, in no order."""
 
     @property
     def delivered(self) -> int:
@@ -98,6 +105,7 @@ class Relay:
         events: EventBus | None = None,
         drain_timeout: float = 10.0,
         margin: float = 0.25,
+        meter_interval: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
         self._road, self._election = road, election
@@ -113,6 +121,9 @@ class Relay:
         self._asked_to_drain: float | None = None
         self._draining: threading.Thread | None = None
         self._delivered_before = 0
+        self._trouble = ("", 0.0)
+        self._meter_interval = meter_interval
+        self._meter = Meter(meter_interval, 0, 0.0)
         if isinstance(election, HandsOver):
             election.bind(lambda shard: self._hand_over())
 
@@ -126,11 +137,26 @@ class Relay:
         """
         if self.state is not RelayState.CREATED:
             raise RuntimeError(f"a relay starts once; this one is {self.state.value}")
-        self._road.open()
+        try:
+            self._road.open()
+            self._open_election()
+        except BaseException:
+            self._election.close()
+            self._road.close()
+            raise
         self.state = RelayState.RUNNING
+        self._meter = Meter(self._meter_interval, 0, self._clock.monotonic())
         self._thread = threading.Thread(target=self._guarded, name="windrow-relay", daemon=True)
         self._thread.start()
         return self
+
+    def _open_election(self) -> None:
+        if isinstance(self._election, Opens):
+            try:
+                self._election.open()
+            except Unreachable as error:
+                # As with brokers that go away later: the pulses try again.
+                self._tell_trouble(str(error))
 
     def stop(self, drain_timeout: float | None = None) -> None:
         """Ask it to hand over and end; returns at once, any number of times."""
@@ -185,6 +211,12 @@ class Relay:
         return 0 if pipeline is None else pipeline.in_flight
 
     @property
+    def in_flight_keys(self) -> list[str]:
+        """The keys of which a record is on its way, in no order."""
+        pipeline = self._pipeline
+        return [] if pipeline is None else pipeline.in_flight_keys
+
+    @property
     def delivered(self) -> int:
         """How many records it has delivered since it was started."""
         pipeline = self._pipeline
@@ -196,6 +228,7 @@ class Relay:
         try:
             while not self._stop_requested.is_set():
                 self._pulse()
+                self._read_meter()
                 self._stop_requested.wait(self._election.pulse_interval)
         except BaseException as error:
             self._error = error
@@ -205,9 +238,12 @@ class Relay:
     def _pulse(self) -> None:
         try:
             leading = self._election.pulse()
+        except Fenced:
+            self._on_leadership_lost()
+            raise
         except WindrowError as error:
             # What was granted holds until it runs out; the pipeline asks the clock by itself.
-            self.events.emit(DatabaseLost(str(error), self._election.pulse_interval))
+            self._tell_trouble(str(error))
             return
         if leading is None or (self._leading and leading.epoch != self._leading.epoch):
             self._on_leadership_lost()
@@ -215,6 +251,18 @@ class Relay:
         self._mend()
         if self._leading is not None and self._pipeline is None:
             self._on_leadership_won(self._leading)
+
+    def _read_meter(self) -> None:
+        reading = self._meter.read(self.delivered, self._clock.monotonic())
+        if reading is not None:
+            self.events.emit(reading)
+
+    def _tell_trouble(self, reason: str) -> None:
+        """Say why nobody can be elected: at once, and from then on every few seconds only."""
+        now = self._clock.monotonic()
+        if reason != self._trouble[0] or now >= self._trouble[1] + TROUBLE_INTERVAL:
+            self._trouble = reason, now
+            self.events.emit(DatabaseLost(reason, self._election.pulse_interval))
 
     def _mend(self) -> None:
         """See to a pipeline that ended by itself.
@@ -229,7 +277,7 @@ class Relay:
         error = pipeline.error
         if isinstance(error, Fenced | LeaderFencedByTarget):
             self._on_leadership_lost()
-            self._election.resign()
+            self._resign()
         elif isinstance(error, TargetBroken):
             pipeline.abandon()
             self._part_with_pipeline()
@@ -290,9 +338,7 @@ class Relay:
             if self._pipeline is not None:
                 self._drain(self._pipeline)
                 self._part_with_pipeline()
-            self._election.resign()
-        except WindrowError as error:
-            self.events.emit(DatabaseLost(str(error), 0.0))
+            self._resign()
         finally:
             self._election.close()
             self._road.close()
@@ -306,7 +352,29 @@ class Relay:
         draining.start()
         while draining.is_alive():
             draining.join(self._election.pulse_interval)
-            if draining.is_alive():
-                self._leading = self._election.pulse()
+            if draining.is_alive() and not self._stay_leader():
+                draining.join()
         if self._leading is not None:
             self.events.emit(LeaderRevoked(self._leading.epoch))
+
+    def _stay_leader(self) -> bool:
+        """Pulse once more; false when there is no use in asking again.
+
+        Without an answer the right runs out by the clock, and a stop must not wait for more.
+        """
+        try:
+            self._leading = self._election.pulse()
+        except WindrowError as error:
+            self.events.emit(DatabaseLost(str(error), 0.0))
+        leading = self._leading
+        return leading is not None and self._clock.monotonic() < leading.valid_until
+
+    def _resign(self) -> None:
+        """Give up what is ours to give: a right that has run out is gone already."""
+        leading = self._leading
+        if leading is not None and self._clock.monotonic() > leading.valid_until:
+            return
+        try:
+            self._election.resign()
+        except WindrowError as error:
+            self.events.emit(DatabaseLost(str(error), 0.0))

@@ -13,6 +13,7 @@ from windrow.errors import OutcomeUnknown, Unreachable
 from windrow.outbox.marked import Marked
 from windrow.points import pass_by
 from windrow.relay.batch_machine import (
+    AskOutbox,
     AskTarget,
     BatchMachine,
     BatchMarked,
@@ -33,12 +34,17 @@ from windrow.relay.batch_machine import (
     Rest,
     Rested,
     TargetFenced,
+    Unnamed,
 )
-from windrow.relay.events import DatabaseLost, LaneHeld, RecordBuried, RecordFailed
+from windrow.relay.errors import BatchesForgotten
+from windrow.relay.events import DatabaseLost, LaneHeld, RecordBuried, RecordFailed, TargetLost
 from windrow.relay.failure import Failure, FailureKind
 from windrow.relay.pace import Pace
 from windrow.relay.policy import Policy, WhenExhausted
 from windrow.telemetry import events as telemetry
+
+SWEEP_INTERVAL, SLOWEST_SWEEP = 1.0, 30.0
+ABANDON_TIMEOUT = 6.0
 
 
 class BatchStore(Protocol):
@@ -60,6 +66,9 @@ class BatchStore(Protocol):
     def check_fence(self) -> None:
         """See that nobody has raised the epoch."""
 
+    def named_rows(self) -> tuple[int, int | None]:
+        """How many rows carry the name of a batch, and the first of them."""
+
     def hold(self, key: str, ids: Sequence[int], reason: str, note: str) -> None:
         """Keep a key out of batches."""
 
@@ -78,6 +87,9 @@ class BatchStore(Protocol):
 
 class BatchTarget(Protocol):
     """What transactional mode asks of a target."""
+
+    state_topic: str
+    """Where it keeps the names of batches."""
 
     def fence(self) -> CommitUnknown | None:
         """Shut out whoever wrote before."""
@@ -116,8 +128,10 @@ class TransactionPipeline:
         self._thread = threading.Thread(target=self._guarded, name="windrow-batches", daemon=True)
         self._reader = ThreadPoolExecutor(1, "windrow-look-ahead")
         self._ahead: tuple[BatchName, Future[list[Marked]]] | None = None
+        self._sweeps = Pace(SWEEP_INTERVAL, SLOWEST_SWEEP, patience=SWEEP_INTERVAL)
+        self._sweep_at = 0.0
         self.leader = uuid4()
-        self.in_flight = 0
+        self._batch: Sequence[Marked] = ()
         self.delivered = 0
         self.batches = 0
         self.error: BaseException | None = None
@@ -125,6 +139,16 @@ class TransactionPipeline:
     def start(self) -> None:
         """Begin to relay."""
         self._thread.start()
+
+    @property
+    def in_flight(self) -> int:
+        """How many records the batch under way has."""
+        return len(self._batch)
+
+    @property
+    def in_flight_keys(self) -> list[str]:
+        """The keys of the batch under way."""
+        return list({row.key for row in self._batch if row.key is not None})
 
     def ring(self) -> None:
         """There is something to read."""
@@ -145,13 +169,18 @@ class TransactionPipeline:
         self._doorbell.set()
         if self._thread.is_alive():
             self._store.interrupt()
-            self._thread.join(30.0)
+            # A client of Kafka that waits for a dead broker cannot be interrupted. It may finish
+            # by itself: nothing that it still does counts, since the next leader fences it.
+            self._thread.join(ABANDON_TIMEOUT)
 
     def _guarded(self) -> None:
         try:
             command = self._machine.start()
             while not isinstance(command, Finish) and not self._ended.is_set():
-                command = self._machine.handle(self._perform(command))
+                event = self._perform(command)
+                if isinstance(event, CommitUnknown):
+                    self._emit(TargetLost(event.failure))
+                command = self._machine.handle(event)
         except BaseException as error:
             if not self._ended.is_set():
                 self.error = error
@@ -166,6 +195,8 @@ class TransactionPipeline:
                 return self._fence(command)
             case AskTarget():
                 return self._target.read_back()
+            case AskOutbox():
+                return self._ask_outbox()
             case PurgeAndMark():
                 return self._purge_and_mark(command)
             case Rest():
@@ -188,6 +219,22 @@ class TransactionPipeline:
             return CommitUnknown(Failure(FailureKind.UNKNOWN, "database", str(error)))
         return self._target.fence() or TargetFenced()
 
+    def _ask_outbox(self) -> Event:
+        """See that the target has nothing to remember.
+
+        Raises:
+            BatchesForgotten: It had: what became of these rows cannot be known any more.
+        """
+        try:
+            count, first = self._store.named_rows()
+            # A leader that was asleep finds the names of whoever took over.
+            self._store.check_fence()
+        except (OutcomeUnknown, Unreachable) as error:
+            return CommitUnknown(Failure(FailureKind.UNKNOWN, "database", str(error)))
+        if first is not None:
+            raise BatchesForgotten(self._target.state_topic, count, first)
+        return Unnamed()
+
     def _purge_and_mark(self, command: PurgeAndMark) -> Event:
         self._ended.wait(command.delay)
         batch = command.committed
@@ -201,9 +248,10 @@ class TransactionPipeline:
             self._emit(DatabaseLost(str(error), command.delay))
             return MarkFailed()
         self.delivered += len(command.ids)
-        self.in_flight = len(rows)
+        self._batch = rows
         if rows:
             self._pace.on_rows()
+        self._sweep()  # only now: before, a row could be of the batch in doubt
         return BatchMarked(rows)
 
     def _publish(self, command: Publish) -> Event:
@@ -243,6 +291,18 @@ class TransactionPipeline:
 
     # -- rows that were refused ------------------------------------------------------------------
 
+    def _sweep(self) -> None:
+        """Send what arrives for a buried lane after it; seldom, while nothing does."""
+        now = self._clock.monotonic()
+        if now < self._sweep_at:
+            return
+        try:
+            if self._store.bury_lanes():
+                self._sweeps.on_rows()
+        except (OutcomeUnknown, Unreachable) as error:
+            self._emit(DatabaseLost(str(error), SWEEP_INTERVAL))
+        self._sweep_at = now + self._sweeps.on_empty(now)
+
     def _isolate(self, command: Isolate) -> Event:
         """Put refused rows out of the way; repeated until it went through, since it can be."""
         for row, failure in command.failures:
@@ -268,8 +328,10 @@ class TransactionPipeline:
             self._emit(LaneHeld(row.id, row.topic, failure))
         else:
             # A refused row without a key cannot be held by name: it would stop every batch.
+            if policy.when_exhausted is WhenExhausted.DEAD_LETTER_LANE and row.key is not None:
+                # Before the record goes: a crash in between must not let the rest of the key pass.
+                self._store.hold(row.key, [row.id], "buried", note)
             self._store.bury([row.id], attempts, note)
             self._emit(RecordBuried(row.id, row.topic, failure))
-            if policy.when_exhausted is WhenExhausted.DEAD_LETTER_LANE and row.key is not None:
-                self._store.hold(row.key, [], "buried", note)
-                self._store.bury_lanes()
+            self._sweeps.on_rows()
+            self._sweep_at = 0.0

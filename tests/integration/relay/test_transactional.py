@@ -65,7 +65,7 @@ def test_a_batch_that_was_never_committed_is_sent_under_a_new_name(
     assert target.fence() is None
     rows = batches.purge_and_mark(None, [], uuid4(), limit=60)
     target._producer.begin_transaction()
-    target._produce(rows, Exception)
+    target._produce(target._producer, rows, [])
     target._producer.flush(10)
     relay_kit.start(mode="transactional")
     wait_for(lambda: outbox.count() == 0, "the outbox is empty")

@@ -161,6 +161,7 @@ def test_config_show_names_the_source_of_every_value(
     assert (code, err) == (0, "")
     rows = {row["key"]: (row["value"], row["source"]) for row in json.loads(out)}
     assert rows.pop("relay.drain_timeout") == ("10s", "default")
+    assert rows.pop("database.answer_timeout") == ("10s", "default")
     assert {k: v for k, v in rows.items() if not k.startswith(("kafka.", "relay."))} == {
         "database.password": (None, "default"),
         "database.dsn": ("postgresql://anna:***@db/shop", "windrow.toml"),

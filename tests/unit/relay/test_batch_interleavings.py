@@ -17,6 +17,7 @@ import pytest
 
 from windrow.outbox.marked import Marked
 from windrow.relay.batch_machine import (
+    AskOutbox,
     AskTarget,
     BatchMachine,
     BatchMarked,
@@ -37,6 +38,7 @@ from windrow.relay.batch_machine import (
     Rest,
     Rested,
     TargetFenced,
+    Unnamed,
 )
 from windrow.relay.failure import Failure, FailureKind
 
@@ -105,6 +107,13 @@ class World:
             raise Died
 
     # -- the outbox ------------------------------------------------------------------------------
+
+    def ask_outbox(self, epoch: int) -> Event:
+        if epoch != self.epoch:
+            raise Died  # fenced
+        if any(row.name for row in self.table.values()):
+            raise Alarm("the target has forgotten a batch")
+        return Unnamed()
 
     def look_ahead(self, beside: Iterable[Marked]) -> list[int]:
         held = {row.id for row in beside}
@@ -202,6 +211,8 @@ class Leader:
                 return TargetFenced()
             case AskTarget():
                 return CommitUnknown(LOST) if world.happens() else ReadBack(world.state)
+            case AskOutbox():
+                return world.ask_outbox(self.epoch)
             case PurgeAndMark():
                 ahead, self.ahead = self.ahead, None
                 fits = ahead is not None and ahead[0] == command.committed and command.ids

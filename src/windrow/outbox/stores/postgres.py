@@ -12,10 +12,16 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from windrow.outbox.errors import Fenced, WrongSchema
+from windrow.outbox.errors import DatabaseFailed, Fenced, WrongSchema
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.ranges import as_multirange
-from windrow.outbox.stores.session import DURABLE_COMMIT, LAZY_COMMIT, PLAN, Session
+from windrow.outbox.stores.session import (
+    ANSWER_TIMEOUT,
+    DURABLE_COMMIT,
+    LAZY_COMMIT,
+    PLAN,
+    Session,
+)
 from windrow.outbox.stores.statements import QUERIES, build_statements, exclusion
 from windrow.outbox.table import WINDROW, Columns, Table, found, in_format, quote
 
@@ -37,17 +43,28 @@ class PostgresStore:
         durable_marks: bool = False,
         pooler: bool = False,
         connect_timeout: float = 5.0,
+        answer_timeout: float = ANSWER_TIMEOUT,
     ) -> None:
         self.table = table
         self._reader = reader
         self._columns = columns
         self._taken: set[int] = set()
-        marks = DURABLE_COMMIT if durable_marks else LAZY_COMMIT
-        self._new_session = partial(Session, dsn, connect_timeout=connect_timeout, pooler=pooler)
+        # Marks that a crash of the server undoes do no harm to a leader whose connection breaks
+        # with it: it begins anew. A pooler hides the crash, so behind one they have to last.
+        marks = DURABLE_COMMIT if durable_marks or pooler else LAZY_COMMIT
+        self._new_session = partial(
+            Session,
+            dsn,
+            connect_timeout=connect_timeout,
+            answer_timeout=answer_timeout,
+            pooler=pooler,
+        )
         self._reading = self._new_session(PLAN | marks)
         self._purging = self._new_session(PLAN | DURABLE_COMMIT)
         self._queries: dict[str, str] = {}
         self.shard, self.epoch = 0, 0
+        self._granted_epoch = 0
+        self._epoch_in_doubt = False
 
     def open(self) -> None:
         """Look at the table once and build the statements that fit it.
@@ -86,8 +103,29 @@ class PostgresStore:
 
     def enter_epoch(self, epoch: int, shard: int = 0) -> None:
         """Read and reset under this epoch from now on, with nothing taken yet."""
-        self.shard, self.epoch = shard, epoch
         self._taken.clear()
+        if (shard, epoch) != (self.shard, self._granted_epoch):
+            # Otherwise it is still this leadership's, and may have been renewed since.
+            self.shard, self._granted_epoch = shard, epoch
+            self.epoch, self._epoch_in_doubt = epoch, False
+
+    def _renew_epoch(self) -> None:
+        """Shut out our own statements of unknown outcome, which may still be on their way.
+
+        A mark that was held up on the link and lands among later ones would take their rows away,
+        and they would be read a second time, behind themselves.
+
+        Raises:
+            Fenced: A later leader has raised the epoch, or this was done and the answer got lost.
+            DatabaseFailed: It may have been done, or not.
+        """
+        fence = {"shard": self.shard, "epoch": self.epoch}
+        with self._reading.transaction() as run:
+            run("SET LOCAL synchronous_commit = on", {})
+            row = run(self._queries["renew_epoch"], fence).fetchone()
+        if row is None:
+            raise Fenced(str(self.table), self.epoch)
+        self.epoch, self._epoch_in_doubt = row[0], False
 
     def check_fence(self) -> None:
         """See that this leader's epoch still holds.
@@ -102,7 +140,14 @@ class PostgresStore:
     # -- rows ------------------------------------------------------------------------------------
 
     def read(self, leader: UUID, limit: int, excluded_keys: Sequence[str] = ()) -> list[Marked]:
-        """The earliest visible rows that this leader has not taken yet, in id order."""
+        """The earliest visible rows that this leader has not taken yet, in id order.
+
+        Raises:
+            Fenced: After a failure it was found that a later leader has raised the epoch.
+            DatabaseFailed: Rows may have been marked, or not.
+        """
+        if self._epoch_in_doubt:
+            self._renew_epoch()
         parameters = {"shard": self.shard, "epoch": self.epoch, "limit": limit, "leader": leader}
         filters = ""
         if excluded_keys:
@@ -111,7 +156,11 @@ class PostgresStore:
         if self._reader == "diff":
             parameters["taken"] = as_multirange(self._taken)
         query = self._queries[self._reader].replace("{filters}", filters)
-        rows = self._reading.run(query, parameters).fetchall()
+        try:
+            rows = self._reading.run(query, parameters).fetchall()
+        except DatabaseFailed:
+            self._epoch_in_doubt = True
+            raise
         rows.sort()
         if self._reader == "diff":
             self._taken.update(row[0] for row in rows)
@@ -151,11 +200,20 @@ class PostgresStore:
 
     def _fenced(self, query: str, parameters: dict[str, Any]) -> int:
         fence = {"shard": self.shard, "epoch": self.epoch}
-        return self._purging.run(self._queries[query], parameters | fence).rowcount
+        try:
+            return self._purging.run(self._queries[query], parameters | fence).rowcount
+        except DatabaseFailed:
+            self._epoch_in_doubt = True
+            raise
 
     def forget(self, ids: Sequence[int]) -> None:
         """These rows are no longer held in memory: the diff reader may return them again."""
         self._taken.difference_update(ids)
+
+    def identity(self) -> str:
+        """A name that no other outbox has, whatever it is called and wherever it lies."""
+        row = self._purging.run(self._queries["identity"], {"outbox": self.table.sql}).fetchone()
+        return "-".join(f"{int(part):x}" for part in row or ())
 
     def backlog(self, limit: int = 100_000) -> tuple[int, float]:
         """How many rows wait (counted up to ``limit``), and how long the first has waited."""

@@ -1,14 +1,15 @@
 -- mark --
 -- Take the earliest visible rows that this leader has not taken, and say so in the table.
--- By ctid out of an array: an initial plan and a TID scan, with no join to turn quadratic when the
--- table was analysed while it was empty. The fence comes first: a leader of an earlier epoch waits
--- for whoever raises it, and then takes nothing.
+-- By id out of an array: an initial plan and lookups in the primary key, with no join to turn
+-- quadratic when the table was analysed while it was empty. Not by ctid: a row that somebody else
+-- is just changing would be passed over, and those behind it taken. The fence comes first: a leader
+-- of an earlier epoch waits for whoever raises it, and then takes nothing.
 WITH fence AS MATERIALIZED (
   SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
 )
 UPDATE {outbox} SET {leader} = %(leader)s
-WHERE EXISTS (SELECT FROM fence) AND ctid = ANY (ARRAY (
-  SELECT ctid FROM {outbox}
+WHERE EXISTS (SELECT FROM fence) AND {id} = ANY (ARRAY (
+  SELECT {id} FROM {outbox}
   WHERE ({leader} IS NULL OR {leader} <> %(leader)s) {filters} AND {free}
   ORDER BY {id} LIMIT %(limit)s
 ))
@@ -28,8 +29,8 @@ WITH fence AS MATERIALIZED (
   SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
 )
 UPDATE {outbox} SET {leader} = %(next)s
-WHERE EXISTS (SELECT FROM fence) AND ctid = ANY (ARRAY (
-  SELECT ctid FROM {outbox} WHERE {free} ORDER BY {id} LIMIT %(limit)s
+WHERE EXISTS (SELECT FROM fence) AND {id} = ANY (ARRAY (
+  SELECT {id} FROM {outbox} WHERE {free} ORDER BY {id} LIMIT %(limit)s
 ))
 RETURNING {fields};
 
@@ -117,6 +118,22 @@ WHERE {id} = %(id)s;
 UPDATE {epoch} SET epoch = epoch + 1, leader = %(name)s, raised_at = now()
 WHERE shard = %(shard)s
 RETURNING epoch, generation, shards;
+
+-- renew_epoch --
+-- The same for one's own statements of unknown outcome: waits for those that run under the old
+-- epoch, and shuts out those that are still on their way.
+UPDATE {epoch} SET epoch = epoch + 1 WHERE shard = %(shard)s AND epoch = %(epoch)s
+RETURNING epoch;
+
+-- identity --
+-- Which outbox of the world this is; the same after a fail-over, another after a restore.
+SELECT (SELECT system_identifier FROM pg_control_system()),
+       (SELECT oid FROM pg_database WHERE datname = current_database()),
+       to_regclass(%(outbox)s)::oid;
+
+-- named_rows --
+-- Rows that carry the name of a batch: a UUID of version 8, where leaders' ids are of version 4.
+SELECT count(*), min({id}) FROM {outbox} WHERE substr({leader}::text, 15, 1) = '8';
 
 -- read_epoch --
 SELECT epoch FROM {epoch} WHERE shard = %(shard)s;

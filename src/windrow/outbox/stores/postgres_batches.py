@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from windrow.outbox.errors import BatchMismatch, Fenced
+from windrow.outbox.errors import BatchMismatch, DatabaseFailed, Fenced
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.stores.ranges import as_multirange
@@ -55,6 +55,22 @@ class PostgresBatches(PostgresStore):
             Fenced: A later leader has raised the epoch. Nothing was changed.
             DatabaseFailed: It may have been done, or not.
         """
+        if self._epoch_in_doubt:
+            self._renew_epoch()
+        try:
+            return self._purge_and_mark(committed, ids, next_batch, limit, ahead)
+        except DatabaseFailed:
+            self._epoch_in_doubt = True
+            raise
+
+    def _purge_and_mark(
+        self,
+        committed: tuple[UUID, int] | None,
+        ids: Sequence[int],
+        next_batch: UUID | None,
+        limit: int,
+        ahead: Sequence[Marked],
+    ) -> Sequence[Marked]:
         fence: dict[str, Any] = {"shard": self.shard, "epoch": self.epoch}
         with self._reading.transaction() as run:
             if committed is not None:
@@ -82,6 +98,11 @@ class PostgresBatches(PostgresStore):
         rows = run(self._queries["mark_batch"], parameters).fetchall()
         rows.sort()
         return list(map(Marked._make, rows))
+
+    def named_rows(self) -> tuple[int, int | None]:
+        """How many rows carry the name of a batch, and the first of them."""
+        row = self._reading.run(self._queries["named_rows"], {}).fetchone()
+        return (row[0], row[1]) if row else (0, None)
 
     def interrupt(self) -> None:
         """Break whatever statement is under way, from any thread."""

@@ -2,6 +2,10 @@
 
 Behind a transaction pooler nothing may stay on the server between two transactions: there every
 setting travels with its statement, and statements are not prepared.
+
+A statement whose answer does not come in time is given up: the link is shut and the session makes a
+new one. What was given up may still be on its way, so the server is asked to end by itself what
+nobody waits for any more: it would hold locks that a successor needs.
 """
 
 from __future__ import annotations
@@ -9,12 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import Unreachable
 from windrow.extras import require
 from windrow.outbox.errors import DatabaseFailed
+from windrow.outbox.stores.watchdog import watchdog
 
 if TYPE_CHECKING:
     import psycopg
@@ -29,6 +35,15 @@ PLAN: Settings = {
 }
 LAZY_COMMIT: Settings = {"synchronous_commit": "off"}
 DURABLE_COMMIT: Settings = {"synchronous_commit": "on"}
+LEFT_BEHIND: Settings = {
+    # A client that sleeps in the middle of a transaction, or of reading an answer, holds the fence:
+    # nobody could take over while it sleeps.
+    "idle_in_transaction_session_timeout": "3000",
+    "tcp_user_timeout": "3000",
+    # A statement that waits for a lock goes on waiting though its client has hung up.
+    "client_connection_check_interval": "1000",
+}
+ANSWER_TIMEOUT = 10.0
 
 
 class Session:
@@ -38,13 +53,23 @@ class Session:
     """
 
     def __init__(
-        self, dsn: str, settings: Settings, *, connect_timeout: float = 5.0, pooler: bool = False
+        self,
+        dsn: str,
+        settings: Settings,
+        *,
+        connect_timeout: float = 5.0,
+        answer_timeout: float = ANSWER_TIMEOUT,
+        pooler: bool = False,
     ) -> None:
+        self.answer_timeout = answer_timeout
+        """How long the answer to a statement is waited for."""
+        self.answer_due: float | None = None
         self._dsn = dsn
-        self._settings = settings
+        self._settings = settings | LEFT_BEHIND
         self._connect_timeout = connect_timeout
         self._pooler = pooler
         self._connection: psycopg.Connection[Any] | None = None
+        self._was_given_up = False
 
     def run(self, query: str, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
         """Run one statement as one transaction, and fetch nothing yet.
@@ -55,14 +80,15 @@ class Session:
         """
         connection = self._connection or self._connect()
         error_type: type[Exception] = require("psycopg").Error
+        self._expect_answer()
         try:
             if self._pooler:
                 return self._run_pooled(connection, query, parameters)
             return connection.execute(query, parameters, binary=True)
         except error_type as error:
-            # Whatever state it is in, a new connection is in a known one.
-            self.close()
-            raise DatabaseFailed(_reason(error)) from error
+            raise self._lost(error) from error
+        finally:
+            self.answer_due = None
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[str, dict[str, Any]], psycopg.Cursor[Any]]]:
@@ -76,28 +102,31 @@ class Session:
         error_type: type[Exception] = require("psycopg").Error
 
         def run(query: str, parameters: dict[str, Any]) -> psycopg.Cursor[Any]:
+            self._expect_answer()
             return connection.execute(query, parameters, binary=True)
 
+        self._expect_answer()
         try:
             with connection.transaction():
                 if self._pooler:
-                    for name, value in self._settings.items():
-                        connection.execute(f"SET LOCAL {name} = {value}")
+                    connection.execute(_for_this_transaction(self._settings))
                 yield run
+                self._expect_answer()
         except error_type as error:
-            self.close()
-            raise DatabaseFailed(_reason(error)) from error
+            raise self._lost(error) from error
+        finally:
+            self.answer_due = None
 
     def _run_pooled(
         self, connection: psycopg.Connection[Any], query: str, parameters: dict[str, Any]
     ) -> psycopg.Cursor[Any]:
         with connection.transaction(), connection.pipeline():
-            for name, value in self._settings.items():
-                connection.execute(f"SET LOCAL {name} = {value}")
+            connection.execute(_for_this_transaction(self._settings))
             return connection.cursor(binary=True).execute(query, parameters)
 
     def _connect(self) -> psycopg.Connection[Any]:
         driver = require("psycopg")
+        self._was_given_up = False
         try:
             connection: psycopg.Connection[Any] = driver.connect(
                 self._dsn,
@@ -106,16 +135,40 @@ class Session:
                 prepare_threshold=None if self._pooler else 1,
                 client_encoding="utf8",
             )
-        except driver.OperationalError as error:
-            raise Unreachable("PostgreSQL", _address(self._dsn), _reason(error)) from error
+            self._connection = connection
+            watchdog.watch(self)
+            self._prepare(connection)
+        except driver.Error as error:
+            reason = self._lost(error).reason
+            raise Unreachable("PostgreSQL", _address(self._dsn), reason) from error
+        finally:
+            self.answer_due = None
+        return connection
+
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         # Values go to the target as they are: decoding them to str and back would be for nothing.
         as_bytes = require("psycopg.types.string").ByteaBinaryLoader
         connection.adapters.register_loader("varchar", as_bytes)
         if not self._pooler:
-            for name, value in self._settings.items():
-                connection.execute(f"SET {name} = {value}")
-        self._connection = connection
-        return connection
+            self._expect_answer()
+            connection.execute(
+                "; ".join(f"SET {name} = {value}" for name, value in self._settings.items())
+            )
+
+    def _expect_answer(self) -> None:
+        self.answer_due = time.monotonic() + self.answer_timeout
+
+    def _lost(self, error: Exception) -> DatabaseFailed:
+        """What is wrong, with the connection closed: a new one is in a known state."""
+        self.close()
+        if self._was_given_up:
+            return DatabaseFailed(f"no answer within {self.answer_timeout:g} s")
+        return DatabaseFailed(_reason(error))
+
+    def give_up(self) -> None:
+        """The answer is overdue: wait for it no longer."""
+        self._was_given_up = True
+        self.interrupt()
 
     def interrupt(self) -> None:
         """Break a statement that hangs on a dead link: its thread gets ``DatabaseFailed``."""
@@ -129,9 +182,15 @@ class Session:
 
     def close(self) -> None:
         """Close the connection, if there is one; the next statement makes a new one."""
+        watchdog.release(self)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _for_this_transaction(settings: Settings) -> str:
+    calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+    return f"SELECT {', '.join(calls)}"
 
 
 def _address(dsn: str) -> str:

@@ -50,6 +50,19 @@ class Election(Protocol):
 
 
 @runtime_checkable
+class Opens(Protocol):
+    """An election with something to see to before the first pulse."""
+
+    def open(self) -> None:
+        """See that it can elect at all.
+
+        Raises:
+            Unreachable: The arbiter gave no answer, and may another time.
+            WindrowError: It can never elect like this.
+        """
+
+
+@runtime_checkable
 class HandsOver(Protocol):
     """An election that may take the lead away while the right still holds, and asks first."""
 

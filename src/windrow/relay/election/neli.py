@@ -76,6 +76,8 @@ class NeliElection:
             LeaderTopicUnusable: The leader topic cannot be made or does not do.
             InvalidValue: librdkafka does not take the properties.
         """
+        if self._member is not None:
+            return
         settings = self._settings
         try:
             ensure_leader_topic(
@@ -106,8 +108,7 @@ class NeliElection:
         for machine in self._machines.values():
             machine.on_pulse_began(now)
         self._trouble = None
-        if self._member is None:
-            self.open()
+        self.open()
         try:
             self._prove(until=now + self.pulse_interval)
         except ElectionBroken as error:

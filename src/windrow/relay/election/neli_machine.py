@@ -3,20 +3,22 @@
 A group of consumers shares the leader topic, and Kafka gives each partition to one of them. That
 is not yet a right to lead: a process that was paused longer than the session lasts still believes
 in its assignment, and still reads and writes the partition, since Kafka fences neither. So the
-right comes from heartbeats that prove the membership anew, in three steps:
+right needs two things, both counted from when a heartbeat was *sent*, which is kept here in memory:
 
-1. a heartbeat is published, and its send time kept here, in memory;
-2. it comes back: it is known by its content, so another's heartbeat counts for nothing;
-3. its offset is committed by the group, which refuses anybody whom it has expelled, and which
-   begins the session anew for the one it accepts.
+* It came back: known by its content, so that another's counts for nothing. That is goneli's
+  heartbeat, and good for ``heartbeat_timeout``, a third of the session: who does not hear himself
+  any more fences himself.
+* Its offset was then committed by the group, which refuses whomever it has expelled, and begins
+  the session of whom it accepts anew. That is the *proof*: nobody else is given the partition
+  before a whole session has passed since the heartbeat was sent.
 
-All of it lies after step 1, so nobody else is given the partition before the *send time* and a
-session have passed, and the right is good for a third of that: the rest is for what was sent under
-it to settle. An old heartbeat, however late it comes out of a buffer, proves an old moment only.
+To become leader the proof must be as fresh as the heartbeat; to stay leader it need not, because
+the group answers no commit while it waits for a member that died, which may take a session.
+An old heartbeat or answer, however late it comes out of a buffer, speaks of an old moment only.
 
 ::
 
-    STANDBY ──assigned──▶ CANDIDATE ──proof, then an epoch──▶ LEADING ──proof ran out──▶ FENCED
+    STANDBY ──assigned──▶ CANDIDATE ──proof, then an epoch──▶ LEADING ──right ran out──▶ FENCED
        ▲                      │                                 │        ◀─proof, epoch──  │
        └──────revoked─────────┴─────────────────────────────────┴──────────────────────────┘
 
@@ -40,7 +42,7 @@ class Standing(Enum):
     STANDBY = "standby"  # initial: the partition is another's, or nobody's
     CANDIDATE = "candidate"  # it is ours, and nothing is proven yet
     LEADING = "leading"
-    FENCED = "fenced"  # it is ours, but the proof of it ran out
+    FENCED = "fenced"  # it is ours, but the right to lead ran out
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class NeliTiming:
     min_poll_interval: float = 0.1
     """Between two heartbeats."""
     heartbeat_timeout: float = 5.0
-    """How long a heartbeat proves anything, counted from when it was sent."""
+    """How long a heartbeat that came back is good for, counted from when it was sent."""
 
     @property
     def session_timeout(self) -> float:
@@ -107,8 +109,14 @@ class NeliMachine:
 
     @property
     def valid_until(self) -> float:
-        """Until when the last proof is a right to lead."""
-        return self._proven_at + self._timing.heartbeat_timeout
+        """Until when what is known adds up to a right to lead."""
+        heard_at = -math.inf if self._returned is None else self._returned.sent_at
+        return min(heard_at + self._timing.heartbeat_timeout, self.exclusive_until)
+
+    @property
+    def exclusive_until(self) -> float:
+        """Until when nobody else is given the partition, unless we let it go."""
+        return self._proven_at + self._timing.session_timeout
 
     @property
     def is_loss_untold(self) -> bool:
@@ -118,14 +126,13 @@ class NeliMachine:
     def leading(self) -> Leading | None:
         """The right to lead, if there is one."""
         if self.standing is Standing.LEADING:
-            exclusive_until = self._proven_at + self._timing.session_timeout
-            return Leading(self._epoch, self.valid_until, exclusive_until)
+            return Leading(self._epoch, self.valid_until, self.exclusive_until)
         return None
 
     # -- what happened ---------------------------------------------------------------------------
 
     def on_pulse_began(self, now: float) -> None:
-        """See first of all whether the proof has run out meanwhile: we may have slept."""
+        """See first of all whether the right has run out meanwhile: we may have slept."""
         self._is_loss_untold = False
         if self.standing is Standing.LEADING and now >= self.valid_until:
             self._lose(Standing.FENCED)
@@ -207,5 +214,6 @@ class NeliMachine:
         return (
             self.standing in (Standing.CANDIDATE, Standing.FENCED)
             and now < self.valid_until
+            and now < self._proven_at + self._timing.heartbeat_timeout
             and not self._is_loss_untold
         )

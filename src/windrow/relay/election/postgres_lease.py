@@ -11,7 +11,7 @@ from typing import Any
 
 from windrow.clock import Clock, SystemClock
 from windrow.outbox.queries import load_queries
-from windrow.outbox.stores.session import DURABLE_COMMIT, Session
+from windrow.outbox.stores.session import ANSWER_TIMEOUT, DURABLE_COMMIT, Session
 from windrow.outbox.table import Table, in_format
 from windrow.relay.election.leading import Leading
 
@@ -19,12 +19,9 @@ RENEWING, STANDING = 0.4, 0.12
 """Pulses in parts of the lease: a leader renews in time, a standby looks often enough that a
 hand-over takes a fraction of a second."""
 
-
 LEASE_SESSION = DURABLE_COMMIT | {
-    # Somebody else's transaction on the row must not keep a leader from seeing its right run out;
-    # nor may one of ours, behind a pooler, that a paused process has left half done.
+    # Somebody else's transaction on the row must not keep a leader from seeing its right run out.
     "lock_timeout": "1000",
-    "idle_in_transaction_session_timeout": "1000",
 }
 
 
@@ -71,6 +68,18 @@ class PostgresLease:
         self._session.close()
 
 
-def lease_session(dsn: str, *, connect_timeout: float = 5.0, pooler: bool = False) -> Session:
+def lease_session(
+    dsn: str,
+    *,
+    connect_timeout: float = 5.0,
+    answer_timeout: float = ANSWER_TIMEOUT,
+    pooler: bool = False,
+) -> Session:
     """A connection for the lease alone: work on the others must not hold a renewal up."""
-    return Session(dsn, LEASE_SESSION, connect_timeout=connect_timeout, pooler=pooler)
+    return Session(
+        dsn,
+        LEASE_SESSION,
+        connect_timeout=connect_timeout,
+        answer_timeout=answer_timeout,
+        pooler=pooler,
+    )

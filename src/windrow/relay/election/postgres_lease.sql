@@ -1,13 +1,14 @@
 -- stand --
 -- Renew the lease if it is ours; take it, with a new epoch, if it has run out. The row is locked
--- first, so that of two that find it expired one waits, and then sees it taken.
+-- first, so that of two that find it expired one waits, and then sees it taken. Who finds it held
+-- locks and writes nothing.
 WITH current AS MATERIALIZED (
-  SELECT holder, epoch, expires_at FROM {lease} WHERE shard = %(shard)s FOR UPDATE
+  SELECT holder, epoch FROM {lease}
+  WHERE shard = %(shard)s AND (holder = %(holder)s OR expires_at <= clock_timestamp())
+  FOR UPDATE
 ), raised AS (
-  UPDATE {epoch} SET epoch = epoch + 1, leader = %(holder)s, raised_at = now()
-  WHERE shard = %(shard)s AND EXISTS (
-    SELECT FROM current WHERE expires_at <= clock_timestamp() AND holder <> %(holder)s
-  )
+  UPDATE {epoch} SET epoch = epoch + 1, leader = %(name)s, raised_at = now()
+  WHERE shard = %(shard)s AND EXISTS (SELECT FROM current WHERE holder <> %(holder)s)
   RETURNING epoch
 )
 UPDATE {lease} AS lease

@@ -8,18 +8,21 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from windrow.errors import InvalidValue
 from windrow.extras import require
 from windrow.relay.errors import TargetBroken
 from windrow.relay.failure import Failure
 from windrow.relay.machine import Lane
-from windrow.relay.targets.kafka_errors import classify
-from windrow.relay.targets.message import Malformed, headers_of, hints_of
+from windrow.relay.targets.kafka_errors import MALFORMED, classify
+from windrow.relay.targets.message import headers_of, hints_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 CLIENT_LOG = logging.getLogger("windrow.kafka")
 FORCED = {"enable.idempotence": True}
+TIMEOUT_NAMES = ("delivery.timeout.ms", "message.timeout.ms")
+"""Two names of one property: how long the producer may try."""
 DEFAULTS: Mapping[str, Any] = {
     # Under the barrier a key moves once per round trip: lingering would be added to each.
     "linger.ms": 1,
@@ -29,6 +32,20 @@ DEFAULTS: Mapping[str, Any] = {
     "queue.buffering.max.messages": 500_000,
     "delivery.timeout.ms": 8_000,
 }
+
+
+def make_producer(config: Mapping[str, Any]) -> Any:
+    """A producer with these properties.
+
+    Raises:
+        InvalidValue: The client does not take them. By their names only: some are secrets.
+    """
+    kafka = require("confluent_kafka")
+    try:
+        return kafka.Producer(dict(config), logger=CLIENT_LOG)
+    except kafka.KafkaException as error:
+        reason, names = error.args[0].str(), ", ".join(sorted(config))
+    raise InvalidValue("kafka.producer", names, "the configuration", reason)
 
 
 class KafkaTarget:
@@ -42,10 +59,13 @@ class KafkaTarget:
         self._kafka_exception: type[Exception] = Exception
 
     def open(self) -> None:
-        """Make the producer."""
-        kafka = require("confluent_kafka")
-        self._kafka_exception = kafka.KafkaException
-        self._producer = kafka.Producer(self._config, logger=CLIENT_LOG)
+        """Make the producer.
+
+        Raises:
+            InvalidValue: Kafka's client does not take the properties.
+        """
+        self._kafka_exception = require("confluent_kafka").KafkaException
+        self._producer = make_producer(self._config)
 
     def send(self, lanes: list[Lane]) -> None:
         """Hand the heads of these lanes to the producer; how each ends arrives through ``poll``.
@@ -66,7 +86,7 @@ class KafkaTarget:
                         break
                     except BufferError:
                         self._producer.poll(0.01)
-            except (Malformed, self._kafka_exception) as error:
+            except (*MALFORMED, self._kafka_exception) as error:
                 self.failed.append((lane, self._classified(error)))
 
     def _on_settled(self, lane: Lane, error: KafkaError | None, message: Message) -> None:
@@ -88,6 +108,8 @@ class KafkaTarget:
 
     def close(self, timeout: float) -> int:
         """Wait for what is still on its way, then let go; returns how many never settled."""
+        if self._producer is None:
+            return 0
         left: int = self._producer.flush(timeout)
         if left:
             self._producer.purge()

@@ -23,13 +23,15 @@ PERMANENT = frozenset(
         "_UNKNOWN_TOPIC",
     }
 )
+MALFORMED = (Malformed, TypeError, ValueError)
+"""Of a row that is of no form or type that a message could have."""
 DOWN = frozenset({"LEADER_NOT_AVAILABLE", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TRANSPORT"})
 UNKNOWN = frozenset({"REQUEST_TIMED_OUT", "_MSG_TIMED_OUT", "_PURGE_INFLIGHT", "_TIMED_OUT"})
 
 
 def classify(error: Any) -> Failure:
     """The failure behind a ``KafkaError``, the exception around one, or a malformed row."""
-    if isinstance(error, Malformed):
+    if isinstance(error, MALFORMED):
         return Failure(FailureKind.PERMANENT, "malformed", str(error))
     kafka_error = error.args[0] if isinstance(error, Exception) else error
     name = kafka_error.name()

@@ -1,9 +1,10 @@
 """Kafka as a target of transactional mode: a batch and its name in one transaction.
 
-The name goes to a state topic, into a partition that only this transactional id writes to, so that
-what was committed last can be read back. The read has to go to the very end of the partition:
-``init_transactions`` first, so that nothing is open there any more, then the end without regard to
-transactions, then read committed records until that end is reached.
+The name goes to a state topic, under the transactional id as its key, so that what was committed
+last can be read back. The read has to go to the very end of the partition: ``init_transactions``
+first, so that nothing of ours is open there any more, then the end without regard to transactions,
+then read committed records until that end is reached. Somebody else's open transaction in the same
+partition makes the read wait, never stop short.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
+from windrow.errors import Unreachable
 from windrow.extras import require
 from windrow.outbox.marked import Marked
 from windrow.points import pass_by
 from windrow.relay.batch_machine import BatchName, Committed, CommitUnknown, ReadBack, Rejected
 from windrow.relay.errors import LeaderFencedByTarget, StateTopicUnusable
 from windrow.relay.failure import Failure, FailureKind
-from windrow.relay.targets.kafka import CLIENT_LOG
-from windrow.relay.targets.kafka_errors import classify
-from windrow.relay.targets.message import Malformed, headers_of, hints_of
+from windrow.relay.targets.kafka import make_producer
+from windrow.relay.targets.kafka_errors import MALFORMED, classify
+from windrow.relay.targets.message import headers_of, hints_of
 
+STATE_PARTITIONS = 16
+QUIET = {"log_level": 4}  # a short-lived client has little to say that is of use
+MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "_NOENT", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"})
 FENCED = frozenset({"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"})
 DEFAULTS: Mapping[str, Any] = {
     "linger.ms": 5,
@@ -34,6 +41,9 @@ DEFAULTS: Mapping[str, Any] = {
     "transaction.timeout.ms": 30_000,
     "delivery.timeout.ms": 20_000,
 }
+
+
+Refused = list[tuple[Marked, Failure]]
 
 
 class KafkaTransactions:
@@ -64,7 +74,6 @@ class KafkaTransactions:
         self.state_topic, self._state_partition = state_topic, state_partition
         self._operation_timeout = operation_timeout
         self._producer: Any = None
-        self._refused: list[tuple[Marked, Failure]] = []
 
     # -- the fence -------------------------------------------------------------------------------
 
@@ -72,7 +81,7 @@ class KafkaTransactions:
         """Make a new producer and shut out every earlier one of this id; None if that went well."""
         kafka = require("confluent_kafka")
         self.close()
-        producer = kafka.Producer(self._config, logger=CLIENT_LOG)
+        producer = make_producer(self._config)
         try:
             producer.init_transactions(self._operation_timeout)
         except kafka.KafkaException as error:
@@ -80,32 +89,55 @@ class KafkaTransactions:
         self._producer = producer
         return None
 
-    def ensure_state_topic(self, replication_factor: int = -1) -> None:
+    def identify(self, transactional_id: str) -> None:
+        """Go by this name from now on, and write to the state partition that it falls on."""
+        self.transactional_id = transactional_id
+        self._config["transactional.id"] = transactional_id
+        self._state_partition = crc32(transactional_id.encode()) % STATE_PARTITIONS
+
+    def ensure_state_topic(self) -> None:
         """Create the state topic if it is missing; refuse one that forgets or is not safe.
 
         Raises:
-            StateTopicUnusable: It is not compacted, or has too few partitions.
+            StateTopicUnusable: It is not compacted, not replicated, or has too few partitions.
+            Unreachable: The brokers gave no answer.
         """
-        kafka, admin_module = require("confluent_kafka"), require("confluent_kafka.admin")
-        admin = admin_module.AdminClient(self._client_config)
-        if self.state_topic not in admin.list_topics(timeout=self._operation_timeout).topics:
+        kafka = require("confluent_kafka")
+        try:
+            self._ensure_state_topic(kafka)
+        except kafka.KafkaException as error:
+            bootstrap = str(self._client_config.get("bootstrap.servers"))
+            raise Unreachable("Kafka", bootstrap, error.args[0].str()) from error
+
+    def _ensure_state_topic(self, kafka: Any) -> None:
+        admin_module = require("confluent_kafka.admin")
+        admin = admin_module.AdminClient(self._client_config | QUIET)
+        cluster = admin.list_topics(timeout=self._operation_timeout)
+        brokers = len(cluster.brokers)
+        if self.state_topic not in cluster.topics:
             topic = admin_module.NewTopic(
                 self.state_topic,
-                num_partitions=max(8, self._state_partition + 1),
-                replication_factor=replication_factor,
+                num_partitions=STATE_PARTITIONS,
+                replication_factor=min(3, brokers),
                 config={"cleanup.policy": "compact"},
             )
+            created = admin.create_topics([topic], operation_timeout=self._operation_timeout)
             try:
-                admin.create_topics([topic])[self.state_topic].result(self._operation_timeout)
+                created[self.state_topic].result(self._operation_timeout)
             except kafka.KafkaException as error:
                 if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                     raise
+            cluster = admin.list_topics(self.state_topic, timeout=self._operation_timeout)
         resource = admin_module.ConfigResource("topic", self.state_topic)
         described = admin.describe_configs([resource])[resource].result(self._operation_timeout)
-        if described["cleanup.policy"].value != "compact":
-            raise StateTopicUnusable(
-                self.state_topic, f"its cleanup.policy is {described['cleanup.policy'].value!r}"
-            )
+        problem = state_topic_problem(
+            described["cleanup.policy"].value,
+            [len(p.replicas) for p in cluster.topics[self.state_topic].partitions.values()],
+            self._state_partition,
+            brokers,
+        )
+        if problem is not None:
+            raise StateTopicUnusable(self.state_topic, problem)
 
     # -- reading back ----------------------------------------------------------------------------
 
@@ -115,6 +147,10 @@ class KafkaTransactions:
         try:
             return ReadBack(self._last_committed(kafka))
         except kafka.KafkaException as error:
+            if error.args[0].name() in MISSING:
+                # Somebody has deleted it. An empty one in its place says so to whoever looks next.
+                with suppress(kafka.KafkaException):
+                    self._ensure_state_topic(kafka)
             return CommitUnknown(classify(error))
 
     def _last_committed(self, kafka: Any) -> BatchName | None:
@@ -130,7 +166,7 @@ class KafkaTransactions:
 
     def _span(self, kafka: Any) -> tuple[int, int]:
         admin_module = require("confluent_kafka.admin")
-        admin = admin_module.AdminClient(self._client_config)
+        admin = admin_module.AdminClient(self._client_config | QUIET)
         partition = kafka.TopicPartition(self.state_topic, self._state_partition)
         offsets = []
         for spec in (admin_module.OffsetSpec.earliest(), admin_module.OffsetSpec.latest()):
@@ -165,7 +201,9 @@ class KafkaTransactions:
                     if time.monotonic() > deadline:
                         raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
                 elif message.error() is None:
-                    last = _decode(message.value())
+                    # Another's name may lie in the same partition, if their ids fall together.
+                    if message.key() == self.transactional_id.encode():
+                        last = _decode(message.value())
                 elif message.error().code() != kafka.KafkaError._PARTITION_EOF:
                     raise kafka.KafkaException(message.error())
                 elif message.offset() >= end:
@@ -180,75 +218,97 @@ class KafkaTransactions:
     ) -> Committed | Rejected | CommitUnknown:
         """Write the rows and the batch's name in one transaction."""
         kafka = require("confluent_kafka")
-        self._refused = []
+        # This producer to the end: a call that hangs may outlive it being replaced.
+        producer, refused = self._producer, Refused()
         try:
-            self._producer.begin_transaction()
-            self._produce(rows, kafka.KafkaException)
-            if self._refused:
-                return self._abort(kafka)
-            self._producer.produce(
+            producer.begin_transaction()
+            self._produce(producer, rows, refused)
+            if refused:
+                return self._abort(producer, refused)
+            producer.produce(
                 self.state_topic,
                 _encode(batch),
                 self.transactional_id.encode(),
                 self._state_partition,
             )
             pass_by("relay.batch-produced")
-            self._producer.commit_transaction(self._operation_timeout)
+            producer.commit_transaction(self._operation_timeout)
         except kafka.KafkaException as error:
-            return self._on_error(kafka, error)
+            return self._on_error(producer, refused, error)
         return Committed()
 
-    def _produce(self, rows: Sequence[Marked], kafka_exception: type[Exception]) -> None:
-        produce, refused = self._producer.produce, self._on_refused
+    def _produce(self, producer: Any, rows: Sequence[Marked], refused: Refused) -> None:
+        produce, on_refused = producer.produce, partial(_on_refused, refused)
+        kafka_exception: type[Exception] = require("confluent_kafka").KafkaException
         for row in rows:
             try:
                 hints = {} if row[6] is None and row[7] is None else hints_of(row)
                 if row[4] or row[5]:
                     hints["headers"] = headers_of(row)
+                report = partial(on_refused, row)
                 while True:
                     try:
-                        produce(row[1], row[3], row[2], on_delivery=partial(refused, row), **hints)
+                        produce(row[1], row[3], row[2], on_delivery=report, **hints)
                         break
                     except BufferError:
-                        self._producer.poll(0.05)
-            except (Malformed, kafka_exception) as error:
-                self._refused.append((row, classify(error)))
+                        producer.poll(0.05)
+            except (*MALFORMED, kafka_exception) as error:
+                refused.append((row, classify(error)))
 
-    def _on_refused(self, row: Marked, error: Any, message: Any) -> None:
-        if error is not None:
-            self._refused.append((row, classify(error)))
-
-    def _on_error(self, kafka: Any, error: Exception) -> Rejected | CommitUnknown:
+    def _on_error(
+        self, producer: Any, refused: Refused, error: Exception
+    ) -> Rejected | CommitUnknown:
         kafka_error = error.args[0]
         if kafka_error.name() in FENCED:
             raise LeaderFencedByTarget(self.transactional_id) from error
         if kafka_error.txn_requires_abort():
-            return self._abort(kafka, classify(error))
+            return self._abort(producer, refused, classify(error))
         return CommitUnknown(classify(error))
 
-    def _abort(self, kafka: Any, cause: Failure | None = None) -> Rejected | CommitUnknown:
+    def _abort(
+        self, producer: Any, refused: Refused, cause: Failure | None = None
+    ) -> Rejected | CommitUnknown:
         """Undo the transaction; its rows are refused for certain only if that went well."""
+        kafka = require("confluent_kafka")
         try:
-            self._producer.abort_transaction(self._operation_timeout)
+            producer.abort_transaction(self._operation_timeout)
         except kafka.KafkaException as error:
             if error.args[0].name() in FENCED:
                 raise LeaderFencedByTarget(self.transactional_id) from error
             return CommitUnknown(classify(error))
         blamed = [
             f
-            for f in self._refused
+            for f in refused
             if f[1].kind in (FailureKind.PERMANENT, FailureKind.RETRIABLE)
             and not f[1].code.startswith("_PURGE")
         ]
         if blamed:
             return Rejected(blamed)
-        return CommitUnknown(cause or self._refused[0][1])
+        return CommitUnknown(cause or refused[0][1])
 
     def close(self) -> None:
         """Let go of the producer; an open transaction is the next one's to abort."""
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
+
+
+def state_topic_problem(
+    cleanup_policy: str, replicas: Sequence[int], partition: int, brokers: int
+) -> str | None:
+    """Why a topic cannot be trusted with the names of batches; None if it can. Pure."""
+    if cleanup_policy != "compact":
+        return f"its cleanup.policy is {cleanup_policy!r}; it has to be 'compact' alone"
+    if partition >= len(replicas):
+        return f"it has {len(replicas)} partitions, and {partition} is needed; add some"
+    if min(replicas) < min(2, brokers):
+        return f"a partition has one replica in a cluster of {brokers} brokers; add another"
+    return None
+
+
+def _on_refused(refused: Refused, row: Marked, error: Any, message: Any) -> None:
+    if error is not None:
+        refused.append((row, classify(error)))
 
 
 def _encode(batch: BatchName) -> bytes:

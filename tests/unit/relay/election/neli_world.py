@@ -7,6 +7,7 @@ its buffers; what it sends may be under way for any time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ class Process:
     name: str
     machine: NeliMachine
     claim: Leading | None = None
+    exclusive_until: float = -math.inf
     has_assignment: bool = False
     is_alive: bool = True
     callbacks: list[str] = field(default_factory=list)
@@ -32,7 +34,9 @@ class Process:
     fetched: list[tuple[bytes, int]] = field(default_factory=list)
     asking: list[int] = field(default_factory=list)
     answers: list[tuple[int, bool]] = field(default_factory=list)
-    sent_at: set[float] = field(default_factory=set)
+    sent_at: dict[bytes, float] = field(default_factory=dict)
+    heard_at: float = -math.inf
+    """When the latest of its own heartbeats that came back was sent."""
 
 
 class World:
@@ -45,11 +49,14 @@ class World:
         self.owner: Process | None = None
         self.asked_back: Process | None = None
         self.epochs = 0
+        self.ever: list[Process] = []
         self.processes = [self._process(n) for n in range(size)]
 
     def _process(self, number: int) -> Process:
         machine = self.make_machine(f"process-{number}", TIMING)
-        return Process(machine=machine, name=f"process-{number}")
+        process = Process(f"process-{number}", machine)
+        self.ever.append(process)
+        return process
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -117,7 +124,7 @@ class World:
         self.wait(pauses())
         value = machine.heartbeat_due(self.now, int(self.now * 1e9))
         if value is not None:
-            process.sent_at.add(self.now)
+            process.sent_at[value] = self.now
             self.wait(pauses())
             process.outgoing.append(value)
         self._read(process, pauses)
@@ -139,6 +146,7 @@ class World:
             self.wait(pauses())
         fetched, process.fetched = process.fetched, []
         for value, offset in fetched:
+            process.heard_at = max(process.heard_at, process.sent_at.get(value, -math.inf))
             self._hear(process, value, offset)
         answers, process.answers = process.answers, []
         for offset, was_accepted in answers:
@@ -156,10 +164,12 @@ class World:
         process.has_assignment = False
         process.fetched.clear()
         process.machine.on_revoked()
-        process.claim = None  # whoever works under it has ended before the callback returns
+        process.claim = None
         if callback == "revoked" and self.asked_back is process:
             self.asked_back = None
             if self.owner is process:
+                # Whoever works under the right has ended, in good order.
+                process.exclusive_until = -math.inf
                 self._pass_on(process)
 
     def _pass_on(self, process: Process) -> None:
@@ -172,6 +182,8 @@ class World:
         if leading and process.claim and leading.epoch != process.claim.epoch:
             raise AssertionError("a new epoch before the loss of the old one was reported")
         process.claim = leading
+        if leading and leading.valid_until > self.now and leading.exclusive_until:
+            process.exclusive_until = leading.exclusive_until
 
     # -- what people and machines do to it -------------------------------------------------------
 
@@ -187,7 +199,7 @@ class World:
         if not process.is_alive:
             return
         process.machine.on_revoked()
-        process.claim = None
+        process.claim, process.exclusive_until = None, -math.inf
         self._vanish(process)
         self.sessions.pop(process, None)
         self._reassign()
@@ -200,7 +212,7 @@ class World:
     def restart(self, process: Process) -> None:
         if process.is_alive:
             return
-        self.processes[self.processes.index(process)] = self._process(len(self.log) + 10)
+        self.processes[self.processes.index(process)] = self._process(len(self.ever))
 
     def _vanish(self, process: Process) -> None:
         process.has_assignment = False
@@ -215,15 +227,14 @@ class World:
     # -- judgement -------------------------------------------------------------------------------
 
     def check(self) -> None:
-        everybody = {*self.processes, *self.sessions}
-        valid = [p for p in everybody if p.claim and p.claim.valid_until > self.now]
+        valid = [p for p in self.ever if p.claim and p.claim.valid_until > self.now]
         assert len(valid) <= 1, f"two lead at {self.now}: {[p.name for p in valid]}"
         for process in valid:
             assert process.claim is not None
-            proven_at = process.claim.valid_until - TIMING.heartbeat_timeout
-            assert any(abs(proven_at - sent) < 1e-9 for sent in process.sent_at), (
-                "the right is counted from something else than a heartbeat's send time"
-            )
+            others = [p.exclusive_until for p in self.ever if p is not process]
+            assert max(others) <= self.now, "what another sent may still be on its way"
+            longest = process.heard_at + TIMING.heartbeat_timeout
+            assert process.claim.valid_until <= longest, "the right outlives the heartbeat's"
 
     def settle(self) -> None:
         """With everybody at work again, exactly one leads within a session and a bit."""
