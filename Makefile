@@ -45,7 +45,7 @@ test-faults: .services ## Kill things at the worst moment and count at the consu
 test-wheel: .python ## Build the wheel and try it in an empty environment
 	@scripts/test-wheel
 
-test-docs: .python ## Run the code blocks of README and docs
+test-docs: .services ## Run the code blocks of README and docs
 	$(PYTEST) tests/docs $(ARGS)
 
 soak: .services ## The product of all fault points; hours

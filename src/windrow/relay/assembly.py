@@ -71,7 +71,11 @@ def kafka_properties(config: Config, *more: Mapping[str, Any]) -> dict[str, Any]
 def policy_of(relay: section.Relay) -> Callable[[str], Policy]:
     """What a topic's failures are answered with."""
     default = _policy(relay.retry)
-    special = {topic: _policy(retry) for topic, retry in relay.topics.items()}
+    # What a topic does not say for itself is as it is for all.
+    special = {
+        topic: _policy(relay.retry.model_copy(update=retry.model_dump(exclude_unset=True)))
+        for topic, retry in relay.topics.items()
+    }
     return lambda topic: special.get(topic, default)
 
 

@@ -30,6 +30,8 @@ DEFAULTS: Mapping[str, Any] = {
     "partitioner": "murmur2_random",
     "compression.type": "lz4",
     "queue.buffering.max.messages": 500_000,
+    # A topic that is not there is a fault of the record; do not wait half a minute to say so.
+    "topic.metadata.propagation.max.ms": 5_000,
     "delivery.timeout.ms": 8_000,
 }
 
