@@ -11,6 +11,7 @@ hands anything to the target.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -191,6 +192,22 @@ class Relay:
         self.stop()
         self.wait()
 
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        await self.wait_async()
+
+    async def wait_async(self) -> None:
+        """``wait`` for a program that has an event loop to keep free."""
+        await asyncio.to_thread(self.wait)
+
     # -- introspection ---------------------------------------------------------------------------
 
     @property
@@ -370,11 +387,17 @@ class Relay:
         return leading is not None and self._clock.monotonic() < leading.valid_until
 
     def _resign(self) -> None:
-        """Give up what is ours to give: a right that has run out is gone already."""
-        leading = self._leading
-        if leading is not None and self._clock.monotonic() > leading.valid_until:
-            return
-        try:
-            self._election.resign()
-        except WindrowError as error:
-            self.events.emit(DatabaseLost(str(error), 0.0))
+        """Give up what is ours to give: a right that has run out is gone already.
+
+        Twice, if need be: the connection may have broken since it was last used.
+        """
+        for _ in range(2):
+            leading = self._leading
+            if leading is not None and self._clock.monotonic() > leading.valid_until:
+                return
+            try:
+                self._election.resign()
+            except WindrowError as error:
+                self.events.emit(DatabaseLost(str(error), 0.0))
+            else:
+                return

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 
 from tests.fixtures.relaying import OutboxDatabase, RelayKit, Seen, consume, wait_for
+from windrow.config import Config
+from windrow.relay.assembly import build_relay
 from windrow.relay.events import LaneHeld, LeaderAcquired, LeaderRevoked
 
 
@@ -90,3 +93,21 @@ def test_one_bad_record_holds_its_own_key_and_no_other(
         connection.execute("DELETE FROM outbox_hold")
     wait_for(lambda: outbox.count() == 0, "the lane goes on")
     assert by_key(consume(kafka, topic))["bad"] == ["behind"]
+
+
+def test_a_relay_lives_in_an_event_loop_without_holding_it_up(
+    outbox: OutboxDatabase, kafka: str, topic: str
+) -> None:
+    outbox.write(topic, spread(200, keys=5))
+    config = Config.model_validate({"database": {"dsn": outbox.dsn}, "kafka": {"bootstrap": kafka}})
+
+    async def run() -> int:
+        turns = 0
+        async with build_relay(config):
+            while outbox.count():
+                turns += 1
+                await asyncio.sleep(0.01)
+        return turns
+
+    assert asyncio.run(run()) > 0
+    assert by_key(consume(kafka, topic)) == expected(200, keys=5)

@@ -129,7 +129,7 @@ class KafkaTransactions:
             except kafka.KafkaException as error:
                 if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                     raise
-            cluster = admin.list_topics(self.state_topic, timeout=self._operation_timeout)
+            cluster = self._await_partitions(admin)
         resource = admin_module.ConfigResource("topic", self.state_topic)
         described = admin.describe_configs([resource])[resource].result(self._operation_timeout)
         problem = state_topic_problem(
@@ -140,6 +140,16 @@ class KafkaTransactions:
         )
         if problem is not None:
             raise StateTopicUnusable(self.state_topic, problem)
+
+    def _await_partitions(self, admin: Any) -> Any:
+        """The cluster as it is once it shows the partitions of a topic that was just created."""
+        deadline = time.monotonic() + self._operation_timeout
+        while True:
+            cluster = admin.list_topics(self.state_topic, timeout=self._operation_timeout)
+            topic = cluster.topics[self.state_topic]
+            if (topic.partitions and topic.error is None) or time.monotonic() > deadline:
+                return cluster
+            time.sleep(0.02)
 
     # -- reading back ----------------------------------------------------------------------------
 
