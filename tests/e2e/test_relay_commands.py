@@ -235,6 +235,9 @@ def test_goharvests_file_runs_unchanged(
     file = tmp_path / "reaper.yaml"
     file.write_text(REAPER.format(kafka=kafka, group=group, dsn=database, name="node-1"))
     shell = Shell(monkeypatch)
+    (finding,) = [f for f in shell.ask("check", "-f", str(file)) if f["subject"] == "partitioner"]
+    assert "is consistent_random" in finding["text"]
+    assert "same as goharvest's" in finding["text"]
     outbox.write(topic, [("a", "1"), ("b", "1"), ("a", "2")])
     log = tmp_path / "relay.log"
     with shell.relaying(log, "-f", str(file)):

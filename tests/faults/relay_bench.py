@@ -28,6 +28,12 @@ QUICK_LEASE = {
     "relay.election.margin": "100ms",
     "relay.delivery_timeout": "400ms",
 }
+STEADY_LEASE = {
+    "relay.election.lease_ttl": "2s",
+    "relay.election.margin": "100ms",
+    "relay.delivery_timeout": "1s",
+}
+"""On a busy machine a record that was written is not given up for a late acknowledgement."""
 
 
 @dataclass

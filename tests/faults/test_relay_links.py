@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.relay_bench import (
+    STEADY_LEASE,
     RelayBench,
     RelayProcess,
     make_outbox,
@@ -42,7 +43,7 @@ TRANSACTIONAL = {
 STATEMENTS = {"barrier": BARRIER, "transactional": TRANSACTIONAL}
 RENEWAL = "SET epoch = epoch + 1 WHERE"
 """What follows a statement of unknown outcome."""
-IMPATIENT = {
+IMPATIENT = STEADY_LEASE | {
     "database.connect_timeout": "1s",
     "database.answer_timeout": "1s",
     "relay.drain_timeout": "2s",
@@ -119,7 +120,7 @@ def test_a_connection_cut_at_any_statement_loses_doubles_and_reorders_nothing(
                     linked.strike(text, lost, first=name in ("connect", "look at the epoch"))
                 # While the last loss is being mended, the mending is lost as well.
                 linked.strike(RENEWAL, lost, first=True)
-        # The last statement of all: without it the lease has to run out.
+        # The last statement of all, which is said twice if need be.
         linked.hook.strike_at("'-infinity'", "request")
         part.inject("terminate", linked.relay, linked.relay.stop, work=linked.bench.progress)
         assert linked.hook.struck.is_set()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from windrow.cli.loading import load_config
 from windrow.cli.options import AsJson, ConfigFile, Settings
 from windrow.cli.output import print_json, print_line, print_rows
+from windrow.cli.reaper import ReaperOption, load_with_reaper
 from windrow.config import Config, Database, Setting, redact
 from windrow.errors import Unreachable, WindrowError
 from windrow.extras import require
@@ -21,6 +21,7 @@ from windrow.outbox.facts import check as check_outbox
 from windrow.outbox.grants import Roles, grants
 from windrow.outbox.schema import Migration, migrate, pending, require_outbox, script
 from windrow.outbox.table import Table
+from windrow.relay.partitioning import judge_partitioner
 
 if TYPE_CHECKING:
     import psycopg
@@ -49,6 +50,7 @@ def init(
     ctx: typer.Context,
     config_file: ConfigFile = None,
     settings: Settings = None,
+    reaper_file: ReaperOption = None,
     dsn: DsnOption = None,
     table: TableOption = None,
     companions_only: CompanionsOnly = False,
@@ -61,7 +63,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create the outbox and the tables beside it; what is there already is kept."""
-    config = _load(ctx, config_file, settings, dsn)
+    config = _load(ctx, config_file, settings, reaper_file, dsn)
     outbox = _table(config, table)
     rights = grants(outbox) if with_grants else []
     if print_only:
@@ -84,6 +86,7 @@ def migrate_command(
     ctx: typer.Context,
     config_file: ConfigFile = None,
     settings: Settings = None,
+    reaper_file: ReaperOption = None,
     dsn: DsnOption = None,
     table: TableOption = None,
     companions_only: CompanionsOnly = False,
@@ -93,7 +96,7 @@ def migrate_command(
     as_json: AsJson = False,
 ) -> None:
     """Apply the steps that the outbox has not had; safe while the previous release runs."""
-    config = _load(ctx, config_file, settings, dsn)
+    config = _load(ctx, config_file, settings, reaper_file, dsn)
     outbox = _table(config, table)
     with _connect(config.database) as connection:
         require_outbox(connection, outbox)
@@ -107,15 +110,16 @@ def check(
     ctx: typer.Context,
     config_file: ConfigFile = None,
     settings: Settings = None,
+    reaper_file: ReaperOption = None,
     dsn: DsnOption = None,
     table: TableOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what is off and what to run next; exit 1 if something has to be done."""
-    config = _load(ctx, config_file, settings, dsn)
+    config = _load(ctx, config_file, settings, reaper_file, dsn)
     outbox = _table(config, table)
     with _connect(config.database) as connection:
-        findings = check_outbox(connection, outbox)
+        findings = [*check_outbox(connection, outbox), *judge_partitioner(config)]
     rows = [asdict(finding) for finding in findings]
     if as_json or rows:
         print_rows(rows, as_json=as_json)
@@ -125,9 +129,11 @@ def check(
         raise typer.Exit(1)
 
 
-def _load(ctx: typer.Context, config_file: Any, settings: Any, dsn: str | None) -> Config:
+def _load(
+    ctx: typer.Context, config_file: Any, settings: Any, reaper_file: Any, dsn: str | None
+) -> Config:
     flags = [] if dsn is None else [Setting(("database", "dsn"), dsn, "--dsn")]
-    return load_config(ctx, config_file, settings, flags).config
+    return load_with_reaper(ctx, reaper_file, config_file, settings, flags)[0]
 
 
 def _table(config: Config, given: str | None) -> Table:

@@ -17,6 +17,7 @@ from windrow.cli.reaper import ReaperOption, load_with_reaper
 from windrow.config import Config, Setting
 from windrow.relay import holds
 from windrow.relay.assembly import build_relay
+from windrow.relay.partitioning import partitioner_of
 from windrow.relay.reaper_config import PARTITIONER_NOTE, Translation
 from windrow.relay.reporting import Sampler, count_events, log_events
 from windrow.relay.service import Relay
@@ -117,7 +118,7 @@ def _subject(topic: str | None, key: str | None) -> holds.Subject:
 
 def _tell_translation(config: Config, translation: Translation) -> None:
     """Say what of goharvest's file is different here."""
-    chosen = {**config.kafka.properties, **config.kafka.producer}.get("partitioner")
+    chosen = partitioner_of(config)
     _log.info("goharvest's file read", partitioner=chosen, why=PARTITIONER_NOTE)
     if translation.ignored:
         _log.info("of no effect here", ignored="; ".join(translation.ignored))

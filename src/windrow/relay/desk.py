@@ -17,6 +17,8 @@ from windrow.outbox.table import Table, in_format
 
 COMPANIONS = ("epoch", "lease", "hold", "dead", "audit")
 LOCK_TIMEOUT = 5.0
+ANSWER_TIMEOUT = 60.0
+"""Longer than a relay waits: a key has no index, and its rows are looked for in all of them."""
 LOCK_NOT_AVAILABLE = "55P03"
 
 PLAIN_COLUMNS = (
@@ -89,7 +91,13 @@ class Desk:
     ) -> None:
         self.table, self._who = table, who
         settings = PLAN | DURABLE_COMMIT | {"lock_timeout": f"{round(LOCK_TIMEOUT * 1000)}"}
-        self._session = Session(dsn, settings, connect_timeout=connect_timeout, pooler=pooler)
+        self._session = Session(
+            dsn,
+            settings,
+            connect_timeout=connect_timeout,
+            answer_timeout=ANSWER_TIMEOUT,
+            pooler=pooler,
+        )
         self._names: dict[str, str] = {}
         self._queries: dict[str, str] = {}
         self._load("desk.sql")

@@ -41,14 +41,13 @@ class LeaderFenced(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaderOverran(Event):
-    """Records were handed over and the right to lead ran out meanwhile.
+    """A record was handed over and the right to lead ran out meanwhile.
 
-    A pause fell between the look at the right and the deed. If somebody else leads by now, these
-    records may arrive behind later ones of their keys.
+    A pause fell between a look at the right and the deed. If somebody else leads by now, the record
+    may arrive behind later ones of its key.
     """
 
     epoch: int
-    records: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ settle, takes a new id and reads from the head.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,7 +26,6 @@ from windrow.points import pass_by
 from windrow.relay.events import (
     DatabaseLost,
     LaneHeld,
-    LeaderOverran,
     LeaderRefreshed,
     RecordBuried,
     RecordFailed,
@@ -42,8 +42,6 @@ DATABASE_BACKOFF = Policy(base_delay=0.05, max_delay=5.0)
 REPORT_WAIT = 0.1
 SWEEP_INTERVAL, SLOWEST_SWEEP = 1.0, 30.0
 FENCE_INTERVAL = 30.0
-HAND_OVER = 64
-"""Records handed to the target on one look at the right to lead."""
 
 
 class Store(Protocol):
@@ -100,14 +98,14 @@ class BarrierPipeline:
         machine: BarrierMachine,
         *,
         epoch: int = 0,
-        may_send: Callable[[], bool] = lambda: True,
+        sends_until: Callable[[], float] = lambda: math.inf,
         emit: Callable[[Event], None] = lambda event: None,
         pace: Pace | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store, self._target, self._machine = store, target, machine
         self._epoch = epoch
-        self._may_send, self._emit = may_send, emit
+        self._sends_until, self._emit = sends_until, emit
         self._pace = pace or Pace()
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -392,17 +390,15 @@ class BarrierPipeline:
         self._send(ready)
 
     def _send(self, lanes: list[Lane]) -> None:
-        for start in range(0, len(lanes), HAND_OVER):
-            some = lanes[start : start + HAND_OVER]
-            now = self._clock.monotonic()
-            if self._may_send() and now >= self._machine.target_down_until:
-                self._target.send(some)
-                if not self._may_send():
-                    # Asleep between the look and the deed: nothing can take that back.
-                    self._emit(LeaderOverran(self._epoch, len(some)))
-            else:
-                with self._lock:
-                    self._machine.postpone(some, max(now + 0.02, self._machine.target_down_until))
+        if not lanes:
+            return
+        now = self._clock.monotonic()
+        if now <= self._sends_until() and now >= self._machine.target_down_until:
+            pass_by("relay.may-send")
+            self._target.send(lanes)
+        else:
+            with self._lock:
+                self._machine.postpone(lanes, max(now + 0.02, self._machine.target_down_until))
 
     def _until_due(self) -> float:
         with self._lock:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.stores.postgres_batches import PostgresBatches
 from windrow.relay.batch_machine import BatchMachine
 from windrow.relay.election.leading import Leading
+from windrow.relay.events import LeaderOverran
 from windrow.relay.machine import BarrierMachine, Limits
 from windrow.relay.pace import Pace
 from windrow.relay.pipeline import BarrierPipeline
@@ -38,16 +40,19 @@ class BarrierRoad:
         self.store.open()
         self.target.open()
 
-    def lead(self, leading: Leading, may_send: Callable[[], bool]) -> BarrierPipeline:
+    def lead(self, leading: Leading, sends_until: Callable[[], float]) -> BarrierPipeline:
         """A pipeline that reads from the head, fenced by this epoch."""
         self.store.enter_epoch(leading.epoch)
+        if isinstance(self.target, KafkaTarget):
+            self.target.sends_until = sends_until
+            self.target.on_overrun = partial(self.events.emit, LeaderOverran(leading.epoch))
         machine = BarrierMachine(self.limits, self.policy_of, random.random)
         return BarrierPipeline(
             self.store,
             self.target,
             machine,
             epoch=leading.epoch,
-            may_send=may_send,
+            sends_until=sends_until,
             emit=self.events.emit,
             pace=self.pace(),
         )
@@ -86,7 +91,7 @@ class TransactionRoad:
             self.target.identify(f"{self.identity_prefix}-{self.store.identity()}")
         self.target.ensure_state_topic()
 
-    def lead(self, leading: Leading, may_send: Callable[[], bool]) -> TransactionPipeline:
+    def lead(self, leading: Leading, sends_until: Callable[[], float]) -> TransactionPipeline:
         """A pipeline that first finds out what the last leader committed."""
         self.store.enter_epoch(leading.epoch)
         return TransactionPipeline(

@@ -12,6 +12,7 @@ hands anything to the target.
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -85,8 +86,8 @@ class Road(Protocol):
     def open(self) -> None:
         """Connect both ends."""
 
-    def lead(self, leading: Leading, may_send: Callable[[], bool]) -> Pipeline:
-        """What relays under this leadership; not started yet."""
+    def lead(self, leading: Leading, sends_until: Callable[[], float]) -> Pipeline:
+        """What relays under this leadership, until the time it is told; not started yet."""
 
     def renew_target(self) -> None:
         """Make the target's client anew."""
@@ -304,7 +305,7 @@ class Relay:
             raise error
 
     def _on_leadership_won(self, leading: Leading) -> None:
-        pipeline = self._road.lead(leading, self._may_send)
+        pipeline = self._road.lead(leading, self._sends_until)
         self._pipeline = pipeline
         pipeline.start()
         self.events.emit(LeaderAcquired(leading.epoch, str(pipeline.leader)))
@@ -342,11 +343,11 @@ class Relay:
         if pipeline is not None:
             self._delivered_before += pipeline.delivered
 
-    def _may_send(self) -> bool:
+    def _sends_until(self) -> float:
         leading = self._leading
-        return leading is not None and leading.may_send(
-            self._clock.monotonic(), self._road.delivery_timeout, self._margin
-        )
+        if leading is None:
+            return -math.inf
+        return leading.sends_until(self._road.delivery_timeout, self._margin)
 
     def _end(self) -> None:
         """Hand over: drain while the right to lead is kept alive, then give it up."""

@@ -23,10 +23,14 @@ class Leading:
     exclusive_until: float | None = None
     """Before when nobody else leads, where an election lets more time pass after the right ends."""
 
+    def sends_until(self, delivery_timeout: float, margin: float) -> float:
+        """Until when a record may be handed over, to be settled before anybody else may lead."""
+        free = self.valid_until if self.exclusive_until is None else self.exclusive_until
+        return min(self.valid_until, free - delivery_timeout) - margin
+
     def may_send(self, now: float, delivery_timeout: float, margin: float) -> bool:
         """Whether a record handed over now is settled before anybody else may lead."""
-        free = self.valid_until if self.exclusive_until is None else self.exclusive_until
-        return now + margin <= self.valid_until and now + delivery_timeout + margin <= free
+        return now <= self.sends_until(delivery_timeout, margin)
 
 
 class Election(Protocol):

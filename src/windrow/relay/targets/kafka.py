@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import InvalidValue
 from windrow.extras import require
 from windrow.relay.errors import TargetBroken
-from windrow.relay.failure import Failure
+from windrow.relay.failure import Failure, FailureKind
 from windrow.relay.machine import Lane
 from windrow.relay.targets.kafka_errors import MALFORMED, classify
 from windrow.relay.targets.message import headers_of, hints_of
@@ -50,12 +53,23 @@ def make_producer(config: Mapping[str, Any]) -> Any:
     raise InvalidValue("kafka.producer", names, "the configuration", reason)
 
 
+OVERDUE = Failure(FailureKind.UNKNOWN, "overdue", "the right to lead ran out before it was sent")
+
+
 class KafkaTarget:
     """Sends the heads of lanes and tells, through two queues, how each of them ended."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.acknowledged: deque[Lane] = deque()
         self.failed: deque[tuple[Lane, Failure]] = deque()
+        self.sends_until: Callable[[], float] = lambda: math.inf
+        """Until when records may be handed over; asked for each ``send``, kept to for each record.
+
+        A pause may fall anywhere, and a producer counts its time-out from when it was handed a
+        record: what is handed over late arrives late.
+        """
+        self.on_overrun: Callable[[], object] = lambda: None
+        """Told when a record was handed over though the time was up: nothing can take it back."""
         self._config = {**DEFAULTS, **config, **FORCED}
         self._producer: Any = None
         self._kafka_exception: type[Exception] = Exception
@@ -76,20 +90,27 @@ class KafkaTarget:
             TargetBroken: The producer is of no more use; nothing of what it holds is known.
         """
         produce, settled = self._producer.produce, self._on_settled
+        until, now, has_sent = self.sends_until(), time.monotonic, False
         for lane in lanes:
-            row = lane.head
+            row, report = lane.head, partial(settled, lane)
             try:
                 hints = {} if row[6] is None and row[7] is None else hints_of(row)
                 if row[4] or row[5]:
                     hints["headers"] = headers_of(row)
                 while True:
+                    if now() > until:
+                        self.failed.append((lane, OVERDUE))
+                        break
                     try:
-                        produce(row[1], row[3], row[2], on_delivery=partial(settled, lane), **hints)
+                        produce(row[1], row[3], row[2], on_delivery=report, **hints)
+                        has_sent = True
                         break
                     except BufferError:
                         self._producer.poll(0.01)
             except (*MALFORMED, self._kafka_exception) as error:
                 self.failed.append((lane, self._classified(error)))
+        if has_sent and now() > until:
+            self.on_overrun()
 
     def _on_settled(self, lane: Lane, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -112,9 +133,12 @@ class KafkaTarget:
         """Wait for what is still on its way, then let go; returns how many never settled."""
         if self._producer is None:
             return 0
-        left: int = self._producer.flush(timeout)
+        producer, self._producer = self._producer, None
+        left = 0
+        with suppress(TargetBroken):  # it has said so already
+            left = producer.flush(timeout)
         if left:
-            self._producer.purge()
-            self._producer.flush(1.0)
-        self._producer = None
+            producer.purge()
+            with suppress(TargetBroken):
+                producer.flush(1.0)
         return left
