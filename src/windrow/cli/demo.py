@@ -21,7 +21,7 @@ _NOT_INSTALLED = "not installed: make setup"
 @app.command()
 def demo(
     as_json: AsJson = False,
-    orders: Annotated[int, typer.Option("--orders", min=20, help="How many to place.")] = 2_000,
+    orders: Annotated[int, typer.Option("--orders", min=20, help="How many to place.")] = 600,
 ) -> None:
     """Place orders, kill the leading relay, and count what arrived; exit 1 if it is not clean."""
     # The bar goes to standard error, and only where somebody sees it move.

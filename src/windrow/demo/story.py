@@ -58,7 +58,7 @@ class Demonstration:
 
 
 def demonstrate(
-    say: Callable[[str], None], advance: Callable[[float], None], orders: int = 2_000
+    say: Callable[[str], None], advance: Callable[[float], None], orders: int = 600
 ) -> Demonstration:
     """Tell the story on parts of its own, which are gone when it ends.
 
