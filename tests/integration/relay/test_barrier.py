@@ -64,7 +64,7 @@ def test_a_standby_changes_nothing_and_takes_over_when_the_leader_stops(
     assert leader.is_leader
     assert not standby.is_leader
     leader.stop()
-    wait_for(lambda: standby.is_leader, "the standby leads", timeout=3.0)
+    wait_for(lambda: standby.is_leader, "the standby leads", timeout=10.0)
     outbox.write(topic, [("key-0", "last")])
     wait_for(lambda: outbox.count() == 0, "the outbox is empty")
     values = by_key(consume(kafka, topic))

