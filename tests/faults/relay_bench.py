@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.fixtures.databases import Postgres
 from tests.fixtures.relaying import OutboxDatabase, consume, wait_for
 from windrow.embedded import PostgresServer
 from windrow.outbox.table import Table
@@ -238,19 +239,23 @@ def relay_bench(
         bench.close()
 
 
-def make_outbox(server: PostgresServer) -> OutboxDatabase:
-    """A migrated outbox in a database of its own on a server of the test's own.
+def make_outbox(server: Postgres, name: str | None = None) -> OutboxDatabase:
+    """A migrated outbox in a database of its own.
 
-    Its address is a port, so that it can be reached by way of a link or a pooler too.
+    On a server of the test's own its address is a port, so that it can be reached by way of a link
+    or a pooler too.
     """
     import psycopg
 
     from windrow.outbox.schema import migrate
 
-    name = f"test_{secrets.token_hex(6)}"
-    with psycopg.connect(server.create_database(name), autocommit=True) as connection:
+    name = name or f"test_{secrets.token_hex(6)}"
+    dsn = server.create_database(name, template="template0")
+    with psycopg.connect(dsn, autocommit=True) as connection:
         migrate(connection, Table())
-    return OutboxDatabase(server.dsn(name, port=server.port))
+    if isinstance(server, PostgresServer):
+        dsn = server.dsn(name, port=server.port)
+    return OutboxDatabase(dsn)
 
 
 def through(dsn: str, port: int) -> str:

@@ -2,95 +2,191 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from tests.faults.relay_bench import RelayBench, relay_bench
-from tests.fixtures.relaying import OutboxDatabase, wait_for
+from tests.faults.relay_bench import RelayBench, make_outbox, relay_bench
+from tests.fixtures.databases import Postgres
+from tests.fixtures.relaying import OutboxDatabase, consume, wait_for
 from tests.fixtures.services import start_service
+from windrow.embedded import Link
 from windrow.embedded.kafka import KafkaBroker
+from windrow.embedded.link_rules import Action, Chunk, Direction, pass_all
+from windrow.outbox.marked import Marked
+from windrow.relay.batch_machine import BatchName, Committed, CommitUnknown, ReadBack
+from windrow.relay.targets.kafka_transactions import KafkaTransactions
 from windrow.testing import FaultLog, FaultPart, Moment
 
-modes = pytest.mark.parametrize("mode", ["barrier", "transactional"])
 A_FEW_SECONDS = 8.0
 
 
 @pytest.fixture(scope="module")
-def broker(pytestconfig: pytest.Config) -> Iterator[KafkaBroker]:
-    with start_service(pytestconfig, "Kafka", KafkaBroker.start) as broker:
+def link() -> Iterator[Link]:
+    """A link that leads to the broker."""
+    with Link.start() as link:
+        yield link
+
+
+@pytest.fixture(scope="module")
+def broker(pytestconfig: pytest.Config, link: Link) -> Iterator[KafkaBroker]:
+    with start_service(pytestconfig, "Kafka", partial(KafkaBroker.start, link=link)) as broker:
         yield broker
 
 
 @pytest.fixture
-def topic(broker: KafkaBroker, request: pytest.FixtureRequest) -> str:
-    name = f"topic-{abs(hash(request.node.nodeid)):x}"
+def topic(broker: KafkaBroker) -> str:
+    name = f"topic-{secrets.token_hex(6)}"
     broker.create_topic(name, partitions=3)
     return name
 
 
-def settings_of(mode: str) -> dict[str, str]:
-    settings = {"relay.mode": mode, "relay.drain_timeout": "2s"}
-    if mode == "transactional":
-        settings["kafka.producer.delivery.timeout.ms"] = "2000"
-    return settings
+@pytest.fixture
+def outboxes(postgres_server: Postgres) -> Iterator[list[OutboxDatabase]]:
+    """Two of them, for two relays that suffer together."""
+    names = [f"test_{secrets.token_hex(6)}" for _ in range(2)]
+    yield [make_outbox(postgres_server, name) for name in names]
+    for name in names:
+        postgres_server.drop_database(name)
 
 
-def allow_repeats(bench: RelayBench) -> None:
-    """A record whose delivery is in doubt is sent again, and may have been written before."""
-    if bench.settings["relay.mode"] == "barrier":
-        bench.may_repeat += bench.unacknowledged()
+@dataclass
+class Side:
+    """A relay of one mode at work, and the account of what befalls it."""
+
+    bench: RelayBench
+    part: FaultPart
+    is_barrier: bool
+
+    def allow_repeats(self) -> None:
+        """A record whose delivery is in doubt is sent again, and may have been written before."""
+        if self.is_barrier:
+            self.bench.may_repeat += self.bench.unacknowledged()
 
 
-def strike(bench: RelayBench, part: FaultPart, broker: KafkaBroker, kind: str) -> None:
+SETTINGS = {
+    "barrier": {"relay.mode": "barrier", "relay.drain_timeout": "2s"},
+    "transactional": {
+        "relay.mode": "transactional",
+        "relay.drain_timeout": "2s",
+        "kafka.producer.delivery.timeout.ms": "2000",
+    },
+}
+
+
+def strike(kind: str, broker: KafkaBroker, sides: Sequence[Side]) -> None:
+    """Hit the broker once, while all of them are at work."""
     acts = {"kill": broker.kill, "restart": broker.restart, "pause": broker.pause}
-    part.inject(kind, broker, acts[kind], work=bench.progress)
-    allow_repeats(bench)
+    act: Callable[[], object] = acts[kind]
+    for side in sides:
+        act = partial(side.part.inject, kind, broker, act, work=side.bench.progress)
+    act()
+
+
+def test_a_broker_that_is_paused_restarted_or_killed_costs_no_record_and_no_order(
+    faults: FaultLog,
+    outboxes: list[OutboxDatabase],
+    broker: KafkaBroker,
+    tmp_path: Path,
+    pytestconfig: pytest.Config,
+) -> None:
+    with ExitStack() as stack:
+        sides = []
+        for (mode, settings), outbox in zip(SETTINGS.items(), outboxes, strict=True):
+            directory, topic = tmp_path / mode, f"topic-{secrets.token_hex(6)}"
+            directory.mkdir()
+            broker.create_topic(topic, partitions=3)
+            bench = stack.enter_context(
+                relay_bench(outbox, broker.bootstrap, topic, directory, **settings)
+            )
+            bench.start_writers(rate=200.0)
+            bench.start_relay()
+            sides.append(Side(bench, faults.part(f"relay {mode}"), mode == "barrier"))
+        for _ in range(10 if pytestconfig.getoption("soak") else 1):
+            for kind in ("pause", "restart", "kill"):
+                strike(kind, broker, sides)
+                come_back(kind, broker, sides)
+        strike("pause", broker, sides)
+        for side in sides:
+            stop_without_answer(side)
+        broker.resume()
+        for side in sides:
+            side.bench.start_relay()
+        for side in sides:
+            side.bench.settle(side.part, timeout=90.0)
+
+
+def come_back(kind: str, broker: KafkaBroker, sides: Sequence[Side]) -> None:
+    for side in sides:
+        side.allow_repeats()
     if kind == "kill":
         broker.restart()
     if kind == "pause":
         time.sleep(3.0)  # the pause is what is tested: longer than a record may take
         broker.resume()
-    allow_repeats(bench)
-    bench.wait_for_progress(f"the relay goes on after the {kind}", timeout=60.0)
+    for side in sides:
+        side.allow_repeats()
+        side.bench.wait_for_progress(f"the relay goes on after the {kind}", timeout=60.0)
 
 
-@modes
-def test_a_broker_that_is_paused_restarted_or_killed_costs_no_record_and_no_order(
-    mode: str,
-    faults: FaultLog,
-    outbox: OutboxDatabase,
-    broker: KafkaBroker,
-    topic: str,
-    tmp_path: Path,
-    pytestconfig: pytest.Config,
-) -> None:
-    part = faults.part(f"relay {mode}")
-    settings = settings_of(mode)
-    with relay_bench(outbox, broker.bootstrap, topic, tmp_path, **settings) as bench:
-        bench.start_writers()
-        bench.start_relay()
-        for _ in range(10 if pytestconfig.getoption("soak") else 1):
-            for kind in ("pause", "restart", "kill"):
-                strike(bench, part, broker, kind)
-        stop_without_answer(bench, part, broker)
-        bench.start_relay()
-        bench.settle(part, timeout=90.0)
-
-
-def stop_without_answer(bench: RelayBench, part: FaultPart, broker: KafkaBroker) -> None:
+def stop_without_answer(side: Side) -> None:
     """A stop is bounded, and orderly, though nobody says what became of what was sent."""
-    relay = bench.leader()
-    part.inject("pause", broker, broker.pause, work=bench.progress)
+    bench, relay = side.bench, side.bench.leader()
     wait_for(lambda: bench.outbox.count("leader_id IS NOT NULL") > 0, "something is under way")
     began = time.monotonic()
     assert relay.stop() == 0
     assert time.monotonic() - began < 2.0 + A_FEW_SECONDS
     del bench.relays[relay.name]
-    allow_repeats(bench)
-    broker.resume()
+    side.allow_repeats()
+
+
+class LosesTheAnswer:
+    """Cuts the link when the broker answers the end of a transaction: it is done, unheard."""
+
+    END_OF_TRANSACTION = (26).to_bytes(2)
+
+    def __init__(self) -> None:
+        self._asked_on: int | None = None
+
+    def __call__(self, chunk: Chunk) -> Action:
+        if chunk.direction is Direction.TO_SERVICE:
+            if chunk.payload[4:6] == self.END_OF_TRANSACTION:
+                self._asked_on = chunk.connection
+        elif chunk.connection == self._asked_on:
+            self._asked_on = None
+            return Action.CUT
+        return Action.PASS
+
+
+def test_a_commit_whose_answer_is_lost_is_read_back_and_not_guessed(
+    broker: KafkaBroker, link: Link, topic: str
+) -> None:
+    target = KafkaTransactions(
+        {"bootstrap.servers": link.address},
+        transactional_id=f"relay-{topic}",
+        state_topic=f"state-{topic}",
+        operation_timeout=3.0,
+    )
+    target.ensure_state_topic()
+    assert target.fence() is None
+    batch, rows = BatchName(uuid4(), 1), [Marked(1, topic, "key", b"1", None, None)]
+    link.on_bytes = LosesTheAnswer()
+    assert isinstance(target.publish(batch, rows), CommitUnknown)
+    link.on_bytes = pass_all
+    link.restore()
+    wait_for(lambda: target.fence() is None, "the broker can be reached again")
+    assert target.read_back() == ReadBack(batch)
+    assert [seen.value for seen in consume(broker.bootstrap, topic)] == ["1"]
+    # The naive version takes the silence for a failure and sends the batch again.
+    assert target.publish(BatchName(uuid4(), 1), rows) == Committed()
+    assert [seen.value for seen in consume(broker.bootstrap, topic)] == ["1", "1"]
 
 
 def test_a_deleted_state_topic_stops_the_relay_before_anything_is_doubled(
@@ -98,7 +194,7 @@ def test_a_deleted_state_topic_stops_the_relay_before_anything_is_doubled(
 ) -> None:
     """Rows carry the name of a batch, and nobody can tell any more whether it was committed."""
     part = faults.part("relay transactional")
-    settings = settings_of("transactional")
+    settings = SETTINGS["transactional"]
     with relay_bench(outbox, broker.bootstrap, topic, tmp_path, **settings) as bench:
         bench.start_writers()
         # Under a leader that lives: it finds out when it commits the next batch.
