@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -21,6 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = [
     "pytester",
+    "tests.fixtures.services",
     "tests.fixtures.databases",
     "tests.fixtures.streams",
     "tests.fixtures.relaying",
@@ -40,15 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--soak", action="store_true", help="every fault point, many times over")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Book the time of a test, its fixtures included, to the directory it lives in."""
-    began = time.monotonic()
-    try:
-        return (yield)
-    finally:
-        part = item.path.relative_to(item.config.rootpath / "tests").parts[0]
-        seconds_of_part[part] += time.monotonic() - began
+    seconds_of_part[report.nodeid.split("/")[1]] += report.duration
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -13,20 +13,35 @@ from windrow.version import __version__
 
 if TYPE_CHECKING:
     from windrow.config import Config
+    from windrow.graph import Graph, Message, Queue, Source, processor
     from windrow.outbox import Outbox, Record
-    from windrow.relay.assembly import build_relay
     from windrow.relay.service import Relay
 
-__all__ = ["Config", "Outbox", "Record", "Relay", "__version__", "build_relay"]
+__all__ = [
+    "Config",
+    "Graph",
+    "Message",
+    "Outbox",
+    "Queue",
+    "Record",
+    "Relay",
+    "Source",
+    "__version__",
+    "processor",
+]
 
 
 def __getattr__(name: str) -> Any:
     homes = {
         "Config": "windrow.config",
+        "Graph": "windrow.graph",
+        "Message": "windrow.graph",
         "Outbox": "windrow.outbox",
+        "Queue": "windrow.graph",
         "Record": "windrow.outbox",
         "Relay": "windrow.relay.service",
-        "build_relay": "windrow.relay.assembly",
+        "Source": "windrow.graph",
+        "processor": "windrow.graph",
     }
     if name not in homes:
         raise AttributeError(f"module 'windrow' has no attribute {name!r}")

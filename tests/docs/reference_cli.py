@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -31,9 +32,38 @@ A user's mistake is one line and never a traceback; `WINDROW_DEBUG=1` adds the t
 """
 
 
+# Each in a fork of one process, which has loaded what all of them load.
+PROGRAM = """
+import json, os, sys
+import rich.markdown, rich.panel, rich.table, typer.rich_utils
+from windrow.cli.main import main
+from windrow.cli.nouns import NOUNS, load_noun
+
+for noun in NOUNS:
+    load_noun(noun)
+
+def print_help(words, output):
+    os.dup2(output, 1)
+    sys.argv = ["windrow", *words, "--help"]
+    sys.exit(main())
+
+helps = []
+for words in json.load(sys.stdin):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        print_help(words, writing)
+    os.close(writing)
+    with open(reading) as said:
+        helps.append(said.read())
+    assert os.wait()[1] == 0, words
+json.dump(helps, sys.stdout)
+"""
+
+
 def cli_page() -> str:
     """The page in Markdown: the help of every command, in the order of the help above it."""
-    return HEAD + "".join(_section(words) for words in _commands())
+    commands = list(_commands())
+    return HEAD + "".join(map(_section, commands, _helps(commands)))
 
 
 def _commands() -> Iterator[tuple[str, ...]]:
@@ -49,20 +79,21 @@ def _below(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield from _below(subcommand, (*words, name))
 
 
-def _section(words: tuple[str, ...]) -> str:
+def _section(words: tuple[str, ...], help_text: str) -> str:
     command = " ".join(("windrow", *words))
-    return f"\n## {command}\n\n```text\n{_help(words).strip()}\n```\n"
+    return f"\n## {command}\n\n```text\n{help_text.strip()}\n```\n"
 
 
-def _help(words: tuple[str, ...]) -> str:
-    """As a reader would see it in a terminal of 80 columns without colours."""
-    program = "import sys; from windrow.cli.main import main; sys.exit(main())"
+def _helps(commands: list[tuple[str, ...]]) -> list[str]:
+    """As a reader would see them in a terminal of 80 columns without colours."""
     finished = subprocess.run(
-        [sys.executable, "-c", program, *words, "--help"],
+        [sys.executable, "-c", PROGRAM],
         env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"},
+        input=json.dumps(commands),
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
-    return finished.stdout
+    helps: list[str] = json.loads(finished.stdout)
+    return helps

@@ -16,7 +16,8 @@ import yaml
 
 from tests.docs.blocks import Action, Block, console_steps
 
-BLOCK_TIMEOUT = 120.0
+BLOCK_TIMEOUT = 300.0
+"""Ends a block that hangs; one that starts Spark takes its time on a busy machine."""
 # As in doctest: ... stands for whatever differs from run to run, and columns may be wider.
 _AS_SHOWN = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 

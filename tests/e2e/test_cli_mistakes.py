@@ -57,6 +57,7 @@ def closed_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.proves("one-line-errors")
 def test_wrong_config_key_is_one_clear_line_and_exit_code_two(tmp_path: Path) -> None:
     (tmp_path / "windrow.toml").write_text('[database]\ntabel = "outbox"\n')
     for command in (["config", "show"], ["config", "check"], ["doctor"]):
@@ -68,6 +69,7 @@ def test_wrong_config_key_is_one_clear_line_and_exit_code_two(tmp_path: Path) ->
         )
 
 
+@pytest.mark.proves("one-line-errors")
 def test_unreachable_database_is_one_clear_line_and_exit_code_one() -> None:
     port = closed_port()
     done = windrow("doctor", "--dsn", f"postgresql://anna:q7secret@127.0.0.1:{port}/shop")
@@ -79,6 +81,7 @@ def test_unreachable_database_is_one_clear_line_and_exit_code_one() -> None:
     assert "q7secret" not in done.stdout
 
 
+@pytest.mark.proves("one-line-errors")
 def test_missing_extra_is_one_clear_line_and_exit_code_two(tmp_path: Path) -> None:
     """A module that is not there, whether or not this environment has it."""
     (tmp_path / "psycopg.py").write_text(
@@ -159,6 +162,7 @@ PASSWORDS = st.text(
 ).map(lambda text: f"q7{text}z9")
 
 
+@pytest.mark.proves("secrets-redacted")
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -7,7 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,9 +107,8 @@ class RelayBench:
         points.mkdir()
         settings = {
             "database.dsn": self.outbox.dsn,
-            "kafka.bootstrap": self.bootstrap,
-            "kafka.state_topic": f"state-{self.topic}",
             "relay.name": name,
+            **self.target_settings(),
             **self.settings,
             **more,
         }
@@ -124,6 +123,10 @@ class RelayBench:
             )
         self.relays[name] = RelayProcess(name, process, Points(points))
         return self.relays[name]
+
+    def target_settings(self) -> dict[str, str]:
+        """Where relays publish to; what arrived there is read by ``progress`` and ``arrived``."""
+        return {"kafka.bootstrap": self.bootstrap, "kafka.state_topic": f"state-{self.topic}"}
 
     def log_of(self, relay: RelayProcess) -> str:
         return (self.directory / f"{relay.name}.log").read_text()
@@ -170,6 +173,21 @@ class RelayBench:
         )
         del self.relays[victim.name]
         self.may_repeat += self.unacknowledged()
+
+    def wake_zombies(self, part: FaultPart, points: Sequence[str | None]) -> None:
+        """Pause a leader at each of these points until another one leads, and let it wake up."""
+        for point in points:
+            zombie = self.leader()
+            if point is not None:
+                zombie.points.reach(point)
+            part.inject("pause", zombie, zombie.pause, work=lambda: ledger_progress(self))
+            self.wait_for_another(zombie)
+            self.wait_for_progress("the new leader sends")
+            if point is not None:
+                zombie.points.release(point)
+            zombie.resume()
+            # It finds itself replaced, and the leader is not disturbed by it.
+            self.wait_for_progress("the leader goes on")
 
     def unacknowledged(self) -> list[Arrival]:
         """The first record of each key that was taken: at most that one can be on its way."""

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.faults.relay_bench import RelayBench, make_outbox, relay_bench
+from tests.faults.relay_bench import STEADY_LEASE, RelayBench, make_outbox, relay_bench
 from tests.fixtures.databases import Postgres
 from tests.fixtures.relaying import OutboxDatabase, consume, wait_for
 from tests.fixtures.services import start_service
@@ -71,8 +71,13 @@ class Side:
             self.bench.may_repeat += self.bench.unacknowledged()
 
 
+PATIENT = STEADY_LEASE | {"relay.election.lease_ttl": "6s", "relay.delivery_timeout": "2500ms"}
+"""The first records wait for a producer and a topic that are new: they are not to time out."""
+PAUSE = 3.5
+"""Longer than a record may take."""
+
 SETTINGS = {
-    "barrier": {"relay.mode": "barrier", "relay.drain_timeout": "2s"},
+    "barrier": {"relay.mode": "barrier", "relay.drain_timeout": "2s"} | PATIENT,
     "transactional": {
         "relay.mode": "transactional",
         "relay.drain_timeout": "2s",
@@ -129,7 +134,7 @@ def come_back(kind: str, broker: KafkaBroker, sides: Sequence[Side]) -> None:
     if kind == "kill":
         broker.restart()
     if kind == "pause":
-        time.sleep(3.0)  # the pause is what is tested: longer than a record may take
+        time.sleep(PAUSE)  # what is tested
         broker.resume()
     for side in sides:
         side.allow_repeats()
@@ -174,7 +179,7 @@ def test_a_commit_whose_answer_is_lost_is_read_back_and_not_guessed(
         state_topic=f"state-{topic}",
         operation_timeout=3.0,
     )
-    target.ensure_state_topic()
+    target.open()
     assert target.fence() is None
     batch, rows = BatchName(uuid4(), 1), [Marked(1, topic, "key", b"1", None, None)]
     link.on_bytes = LosesTheAnswer()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.relay_bench import ledger_progress, relay_bench
+from tests.faults.relay_bench import relay_bench
 from tests.fixtures.relaying import OutboxDatabase
 from windrow.testing import FaultLog
 
@@ -106,16 +106,5 @@ def test_a_zombie_that_wakes_up_changes_nothing_in_transactional_mode(
         bench.start_writers()
         bench.start_relay()
         bench.start_relay()
-        for point in [None, *BATCH_POINTS]:
-            zombie = bench.leader()
-            if point is not None:
-                zombie.points.reach(point)
-            part.inject("pause", zombie, zombie.pause, work=lambda: ledger_progress(bench))
-            bench.wait_for_another(zombie)
-            bench.wait_for_progress("the new leader sends")
-            if point is not None:
-                zombie.points.release(point)
-            zombie.resume()
-            # It finds itself replaced, and the leader is not disturbed by it.
-            bench.wait_for_progress("the leader goes on")
+        bench.wake_zombies(part, [None, *BATCH_POINTS])
         bench.settle(part)

@@ -46,6 +46,7 @@ def page_url(tmp_path: Path) -> Iterator[str]:
         thread.join(10)
 
 
+@pytest.mark.proves("real-services")
 def test_button_of_a_page_is_clicked_and_its_effect_read(chromium: Browser, page_url: str) -> None:
     page = chromium.new_page()
     page.goto(page_url)
@@ -67,6 +68,7 @@ def test_no_request_leaves_this_machine(chromium: Browser, page_url: str) -> Non
     assert all(peer.is_loopback for peer in peers), peers
 
 
+@pytest.mark.proves("real-services")
 def test_closed_browser_is_gone(chromium: Browser) -> None:
     family = [p for p in living_family(os.getpid()) if "chromium" in command_name(p.pid)]
     assert family

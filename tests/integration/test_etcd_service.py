@@ -37,6 +37,7 @@ def test_key_with_a_lease_is_gone_when_the_lease_is(etcd: str, etcd_prefix: str)
     assert etcd_gateway.get_prefix(etcd, etcd_prefix) == {etcd_prefix + "other": "stays"}
 
 
+@pytest.mark.proves("real-services")
 def test_watch_tells_each_change_in_order_and_the_end_of_a_lease(
     etcd: str, etcd_prefix: str
 ) -> None:
@@ -102,6 +103,7 @@ def test_paused_etcd_answers_only_after_it_is_resumed(own_etcd: Etcd) -> None:
     assert etcd_gateway.get_prefix(own_etcd.url, "key") == {}
 
 
+@pytest.mark.proves("real-services")
 def test_stopped_etcd_is_gone_with_its_group_and_directory(own_etcd: Etcd) -> None:
     family, directory = living_family(own_etcd.pid), own_etcd.directory
     assert own_etcd.pid in groups_below(os.getpid())

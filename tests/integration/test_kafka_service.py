@@ -118,6 +118,7 @@ def poll_to_the_end(client: Consumer) -> list[bytes | None]:
         values.append(message.value())
 
 
+@pytest.mark.proves("real-services")
 def test_what_is_produced_is_consumed_in_order_by_a_group(kafka: str, topic: str) -> None:
     values = [b"%d" % number for number in range(1_000)]
     produce(kafka, topic, values)
@@ -126,6 +127,7 @@ def test_what_is_produced_is_consumed_in_order_by_a_group(kafka: str, topic: str
         assert poll_to_the_end(client) == values
 
 
+@pytest.mark.proves("real-services")
 def test_committed_transaction_is_read_and_an_aborted_one_is_not(kafka: str, topic: str) -> None:
     client = producer(kafka, **{"transactional.id": topic})
     client.init_transactions(20)
@@ -237,6 +239,7 @@ def test_broker_that_cannot_start_says_why_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.proves("real-services")
 def test_stopped_broker_is_gone_with_its_group_and_directory(pytestconfig: pytest.Config) -> None:
     broker = start_service(pytestconfig, "Kafka (own)", KafkaBroker.start)
     family, directory = living_family(broker.pid), broker.directory
@@ -249,6 +252,7 @@ def test_stopped_broker_is_gone_with_its_group_and_directory(pytestconfig: pytes
     assert not directory.exists()
 
 
+@pytest.mark.proves("nothing-left-behind")
 def test_broker_goes_with_a_parent_that_is_killed(own_kafka: KafkaBroker) -> None:
     argv = [sys.executable, "-c", STARTER]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:

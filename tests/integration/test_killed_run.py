@@ -28,6 +28,7 @@ else:
 """
 
 
+@pytest.mark.proves("nothing-left-behind")
 def test_killed_run_of_two_services_leaves_no_process_directory_or_shared_memory(
     pytestconfig: pytest.Config,
 ) -> None:

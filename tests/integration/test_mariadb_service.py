@@ -36,6 +36,7 @@ def run(connection: pymysql.Connection[Any], statement: str) -> list[tuple[Any, 
         return list(cursor.fetchall())
 
 
+@pytest.mark.proves("real-services")
 def test_rows_locked_by_one_are_skipped_by_the_other(mariadb_database: str) -> None:
     take = "SELECT id FROM outbox ORDER BY id LIMIT 2 FOR UPDATE SKIP LOCKED"
     with connect(mariadb_database) as one, connect(mariadb_database) as two:
@@ -94,6 +95,7 @@ def test_temporary_tables_go_with_the_directory(own_mariadb: MariaDB) -> None:
         assert run(connection, "SELECT @@tmpdir") == [(str(own_mariadb.directory),)]
 
 
+@pytest.mark.proves("real-services")
 def test_stopped_mariadb_is_gone_with_its_group_and_directory(own_mariadb: MariaDB) -> None:
     family, directory = living_family(own_mariadb.pid), own_mariadb.directory
     assert own_mariadb.pid in groups_below(os.getpid())

@@ -54,6 +54,7 @@ def segments_of(pids: set[int]) -> list[str]:
     return [line for line in lines if int(line.split()[4]) in pids]
 
 
+@pytest.mark.proves("real-services")
 def test_both_flavours_answer_sql_with_fsync_on(
     postgres_server: Postgres, debian_postgres_server: PostgresServer
 ) -> None:
@@ -88,6 +89,7 @@ def test_kill_ends_every_backend_and_leaves_no_shared_memory(server: PostgresSer
     assert not segments_of({process.pid for process in family})
 
 
+@pytest.mark.proves("real-services")
 def test_stopped_server_is_gone_with_its_group_and_directory() -> None:
     before = groups_below(os.getpid())
     with PostgresServer.start() as server:

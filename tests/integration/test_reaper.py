@@ -59,6 +59,7 @@ class Parent:
         self.process.communicate()
 
 
+@pytest.mark.proves("nothing-left-behind")
 def test_sigkilled_parent_leaves_no_process_and_no_directory() -> None:
     with Parent("time.sleep(1000)") as parent:
         parent.process.kill()
@@ -66,6 +67,7 @@ def test_sigkilled_parent_leaves_no_process_and_no_directory() -> None:
         assert eventually(parent.has_left_nothing)
 
 
+@pytest.mark.proves("nothing-left-behind")
 def test_parent_killed_with_its_whole_family_leaves_no_directory() -> None:
     """The reaper is no member of the family: it would not be left to clear up."""
     with Parent("time.sleep(1000)") as parent:

@@ -45,6 +45,7 @@ def read_values(spark: SparkSession, kafka: str, topic: str) -> list[str]:
     return sorted(row.value for row in frame.selectExpr("CAST(value AS string)").collect())
 
 
+@pytest.mark.proves("real-services")
 def test_batch_written_by_spark_is_read_by_spark(
     spark: SparkSession, kafka: str, topic: str
 ) -> None:

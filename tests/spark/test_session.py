@@ -89,13 +89,17 @@ def test_python_of_the_workers_is_ours(spark: SparkSession) -> None:
     def executable(batches: Iterator[Any]) -> Iterator[Any]:
         import sys
 
-        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow
 
         list(batches)
         yield pyarrow.RecordBatch.from_pydict({"executable": [sys.executable]})
 
     rows = spark.range(0, 1, 1, 1).mapInArrow(executable, "executable string").collect()
     assert [row.executable for row in rows] == [sys.executable]
+
+
+def test_environment_is_left_as_it_was(spark: SparkSession) -> None:
+    assert spark.sparkContext.pythonExec not in os.environ.values()
 
 
 def test_jvm_listens_on_loopback_alone(spark: SparkSession) -> None:
@@ -123,6 +127,7 @@ def test_missing_java_is_named_with_its_package() -> None:
     assert done.stderr.splitlines()[-1].endswith("apt-get install openjdk-17-jre-headless")
 
 
+@pytest.mark.proves("real-services")
 def test_stopped_session_is_gone_and_so_is_one_whose_driver_is_killed() -> None:
     """In a process of its own, since the session that tests share lives in this one."""
     argv = [sys.executable, "-c", DRIVER]
@@ -136,19 +141,23 @@ def test_stopped_session_is_gone_and_so_is_one_whose_driver_is_killed() -> None:
         # The second session has jars: it was not given the JVM of the first.
         assert read_words(driver) == ["kafka", "7"]
         family, directory = read_session(driver)
-        assert len(family) > 1, "the JVM has started a worker"
+        assert "daemon" in names_of(family), "a worker was started, and forked"
         driver.send_signal(signal.SIGKILL)
         assert eventually(lambda: all(is_gone(process) for process in family))
         assert eventually(lambda: not directory.exists())
 
 
 def read_session(driver: subprocess.Popen[str]) -> tuple[list[Process], Path]:
-    """The JVM with its workers, and where its files are."""
+    """The JVM, what Python is forked from, all workers, and where its files are."""
     _, pid, directory = read_words(driver)
-    family = living_family(int(pid))
-    assert family
+    family = [process for process in living_family(driver.pid) if process.pid != driver.pid]
+    assert int(pid) in {process.pid for process in family}
     assert Path(directory).is_dir()
     return family, Path(directory)
+
+
+def names_of(processes: list[Process]) -> list[str]:
+    return [Path(f"/proc/{process.pid}/comm").read_text().strip() for process in processes]
 
 
 def read_words(driver: subprocess.Popen[str]) -> list[str]:

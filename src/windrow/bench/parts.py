@@ -20,8 +20,11 @@ from windrow.bench.measurement import Figure, Measurement
 
 PARTS = {
     "cli": "windrow.bench.start_up",
+    "competing": "windrow.bench.competing",
+    "graph": "windrow.bench.graph",
+    "journal": "windrow.bench.journal",
     "relay": "windrow.bench.relay",
-    "verify": "windrow.bench.tallying",
+    "verify": "windrow.bench.verifying",
 }
 """The parts by name, each with its module."""
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from windrow.cli.desks import open_desk, tell
+from windrow.cli.desks import desk_elsewhere, open_desk, tell
 from windrow.cli.options import AsJson, ConfigFile, Settings
 from windrow.cli.output import print_json, print_line, print_rows
 from windrow.cli.reaper import ReaperOption, load_with_reaper
@@ -29,7 +29,8 @@ from windrow.relay.deadletters import (
     skip_key,
 )
 from windrow.relay.desk import Desk, Outcome
-from windrow.relay.errors import LetterGone
+from windrow.relay.desk_elsewhere import DeskElsewhere
+from windrow.relay.errors import LetterGone, NoKeysWait
 
 app = typer.Typer(
     help="Move on what could not be delivered.", add_completion=False, no_args_is_help=True
@@ -65,7 +66,10 @@ def list_command(
 ) -> None:
     """List the keys that wait for a person and the dead letters; no payloads."""
     with _desk(ctx, config_file, settings, reaper_file) as desk:
-        entries = list_entries(desk, key=key, topic=topic, limit=limit)
+        if isinstance(desk, DeskElsewhere):
+            entries = desk.entries(key=key, topic=topic, limit=limit)
+        else:
+            entries = list_entries(desk, key=key, topic=topic, limit=limit)
     if as_json or entries:
         print_rows([asdict(entry) for entry in entries], as_json=as_json)
     else:
@@ -86,7 +90,10 @@ def show(
 ) -> None:
     """Show a dead letter: where it was to go, and why it could not."""
     with _desk(ctx, config_file, settings, reaper_file) as desk:
-        letter = find_letter(desk, number)
+        if isinstance(desk, DeskElsewhere):
+            letter = desk.letter(number)
+        else:
+            letter = find_letter(desk, number)
     if letter is None:
         raise LetterGone(number)
     shown = _shown(letter, payload)
@@ -113,7 +120,9 @@ def retry(
     with _desk(ctx, config_file, settings, reaper_file) as desk:
         number = _number(subject, is_key)
         if number is None:
-            outcome = retry_key(desk, subject, dry_run=dry_run)
+            outcome = retry_key(_with_keys(desk), subject, dry_run=dry_run)
+        elif isinstance(desk, DeskElsewhere):
+            outcome = desk.retry_letter(number, dry_run=dry_run)
         else:
             outcome = retry_letter(desk, number, out_of_order=out_of_order, dry_run=dry_run)
     tell(outcome, as_json=as_json, dry_run=dry_run)
@@ -140,7 +149,7 @@ def skip(
 ) -> None:
     """Move the record that a held key waits for to the dead letters; the rest goes on."""
     with _desk(ctx, config_file, settings, reaper_file) as desk:
-        outcome = skip_key(desk, key, record=record, dry_run=dry_run)
+        outcome = skip_key(_with_keys(desk), key, record=record, dry_run=dry_run)
     tell(outcome, as_json=as_json, dry_run=dry_run)
 
 
@@ -162,7 +171,9 @@ def discard(
 
         def act(*, dry_run: bool) -> Outcome:
             if number is None:
-                return discard_key(desk, subject, dry_run=dry_run)
+                return discard_key(_with_keys(desk), subject, dry_run=dry_run)
+            if isinstance(desk, DeskElsewhere):
+                return desk.discard_letter(number, dry_run=dry_run)
             return discard_letter(desk, number, dry_run=dry_run)
 
         if not yes and not dry_run:
@@ -188,7 +199,9 @@ def replay(
 ) -> None:
     """Put the dead letters of a buried key back, in their order, and let it go on."""
     with _desk(ctx, config_file, settings, reaper_file) as desk:
-        outcome = replay_key(desk, key, start=start, out_of_order=out_of_order, dry_run=dry_run)
+        outcome = replay_key(
+            _with_keys(desk), key, start=start, out_of_order=out_of_order, dry_run=dry_run
+        )
     tell(outcome, as_json=as_json, dry_run=dry_run)
 
 
@@ -198,10 +211,21 @@ def _desk(
     config_file: Path | None,
     settings: list[str] | None,
     reaper_file: Path | None,
-) -> Iterator[Desk]:
+) -> Iterator[Desk | DeskElsewhere]:
     config, _ = load_with_reaper(ctx, reaper_file, config_file, settings)
-    with open_desk(config, QUERIES) as desk:
+    with desk_elsewhere(config) or open_desk(config, QUERIES) as desk:
         yield desk
+
+
+def _with_keys(desk: Desk | DeskElsewhere) -> Desk:
+    """The desk, if keys can wait there.
+
+    Raises:
+        NoKeysWait: They cannot.
+    """
+    if isinstance(desk, DeskElsewhere):
+        raise NoKeysWait(desk.system)
+    return desk
 
 
 def _number(subject: str, is_key: bool) -> int | None:

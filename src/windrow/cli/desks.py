@@ -7,8 +7,10 @@ import socket
 
 from windrow.cli.output import print_json, print_line
 from windrow.config import Config
+from windrow.outbox.dialects.connecting import dialect_of
 from windrow.outbox.table import Table
 from windrow.relay.desk import Desk, Outcome
+from windrow.relay.desk_elsewhere import DeskElsewhere
 
 
 def open_desk(config: Config, *files: str) -> Desk:
@@ -30,6 +32,21 @@ def open_desk(config: Config, *files: str) -> Desk:
     except BaseException:
         desk.close()
         raise
+
+
+def desk_elsewhere(config: Config) -> DeskElsewhere | None:
+    """A desk at an outbox in MySQL or SQLite, to be entered; None if it is in PostgreSQL."""
+    database = config.database
+    dialect = dialect_of(database.dsn)
+    if dialect is None:
+        return None
+    return DeskElsewhere(
+        database.dsn,
+        dialect,
+        Table.parse(database.table),
+        connect_timeout=database.connect_timeout,
+        answer_timeout=database.answer_timeout,
+    )
 
 
 def tell(outcome: Outcome, *, as_json: bool, dry_run: bool) -> None:

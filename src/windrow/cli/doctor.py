@@ -15,6 +15,7 @@ from windrow.cli.output import print_rows
 from windrow.config import Config, Database, Resolved, Setting, redact
 from windrow.errors import Failed, Unreachable
 from windrow.extras import require
+from windrow.outbox.dialects.connecting import connected, dialect_of, version_of
 
 app = typer.Typer(help="Try every part that is configured.", add_completion=False)
 
@@ -66,8 +67,12 @@ def _describe_database(database: Database) -> str:
     Raises:
         Unreachable: It refused, or did not answer within ``connect_timeout``.
     """
-    psycopg: Any = require("psycopg")
     dsn = database.dsn
+    dialect = dialect_of(dsn)
+    if dialect is not None:
+        with connected(dsn, database.connect_timeout, database.answer_timeout) as connection:
+            return f"{dialect.title} {version_of(connection, dialect)} at {dsn.address}"
+    psycopg: Any = require("psycopg")
     try:
         # libpq counts whole seconds.
         timeout = math.ceil(database.connect_timeout)

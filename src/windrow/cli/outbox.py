@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from windrow.cli import outbox_elsewhere as elsewhere
+from windrow.cli.connecting import connect_postgres
 from windrow.cli.options import AsJson, ConfigFile, Settings
 from windrow.cli.output import print_json, print_line, print_rows
 from windrow.cli.reaper import ReaperOption, load_with_reaper
-from windrow.config import Config, Database, Setting, redact
-from windrow.errors import Unreachable, WindrowError
-from windrow.extras import require
-from windrow.outbox.errors import DatabaseFailed
+from windrow.config import Config, Setting
+from windrow.outbox.claims.indexes import check_indexes, index_statements, make_indexes
+from windrow.outbox.dialects.connecting import dialect_of
 from windrow.outbox.facts import check as check_outbox
 from windrow.outbox.grants import Roles, grants
 from windrow.outbox.schema import Migration, migrate, pending, require_outbox, script
@@ -24,7 +22,7 @@ from windrow.outbox.table import Table
 from windrow.relay.partitioning import judge_partitioner
 
 if TYPE_CHECKING:
-    import psycopg
+    pass
 
 init_app = typer.Typer(help="Create the outbox.", add_completion=False)
 migrate_app = typer.Typer(help="Bring the outbox up to date.", add_completion=False)
@@ -65,12 +63,26 @@ def init(
     """Create the outbox and the tables beside it; what is there already is kept."""
     config = _load(ctx, config_file, settings, reaper_file, dsn)
     outbox = _table(config, table)
-    rights = grants(outbox) if with_grants else []
-    if print_only:
-        print_line("\n\n".join([script(outbox, companions_only=companions_only), *rights]))
+    dialect = dialect_of(config.database.dsn)
+    if dialect is not None:
+        unknown = {"--companions-only": companions_only, "--grants": with_grants}
+        elsewhere.refuse(unknown, dialect)
+        if print_only:
+            print_line(elsewhere.script(dialect, outbox))
+            return
+        _tell_steps(outbox, elsewhere.init(config.database, dialect, outbox), as_json=as_json)
         return
-    with _connect(config.database) as connection:
+    rights = grants(outbox) if with_grants else []
+    competes = config.relay.mode == "competing"
+    if print_only:
+        indexes = [f"{statement};" for statement in index_statements(outbox) if competes]
+        parts = [script(outbox, companions_only=companions_only), *indexes, *rights]
+        print_line("\n\n".join(parts))
+        return
+    with connect_postgres(config.database) as connection:
         steps = migrate(connection, outbox, companions_only=companions_only)
+        if competes:
+            make_indexes(connection, outbox)
         with connection.transaction():
             for statement in rights:
                 connection.execute(statement)
@@ -98,10 +110,15 @@ def migrate_command(
     """Apply the steps that the outbox has not had; safe while the previous release runs."""
     config = _load(ctx, config_file, settings, reaper_file, dsn)
     outbox = _table(config, table)
-    with _connect(config.database) as connection:
-        require_outbox(connection, outbox)
-        act = pending if dry_run else migrate
-        steps = act(connection, outbox, companions_only=companions_only)
+    dialect = dialect_of(config.database.dsn)
+    if dialect is not None:
+        elsewhere.refuse({"--companions-only": companions_only}, dialect)
+        steps = elsewhere.migrate(config.database, dialect, outbox, dry_run=dry_run)
+    else:
+        with connect_postgres(config.database) as connection:
+            require_outbox(connection, outbox)
+            act = pending if dry_run else migrate
+            steps = act(connection, outbox, companions_only=companions_only)
     _tell_steps(outbox, steps, as_json=as_json, verb="would be applied" if dry_run else "applied")
 
 
@@ -118,8 +135,14 @@ def check(
     """Print what is off and what to run next; exit 1 if something has to be done."""
     config = _load(ctx, config_file, settings, reaper_file, dsn)
     outbox = _table(config, table)
-    with _connect(config.database) as connection:
-        findings = [*check_outbox(connection, outbox), *judge_partitioner(config)]
+    dialect = dialect_of(config.database.dsn)
+    if dialect is not None:
+        findings = elsewhere.check(config.database, dialect, outbox)
+    else:
+        with connect_postgres(config.database) as connection:
+            findings = [*check_outbox(connection, outbox), *judge_partitioner(config)]
+            if config.relay.mode == "competing":
+                findings += check_indexes(connection, outbox)
     rows = [asdict(finding) for finding in findings]
     if as_json or rows:
         print_rows(rows, as_json=as_json)
@@ -150,40 +173,3 @@ def _tell_steps(
             print_line(f"{verb}: {step.number:04} {step.name}")
     else:
         print_line(f"outbox {table} is up to date")
-
-
-@contextmanager
-def _connect(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    """A connection for one command, which tells what the driver or the server says in a line.
-
-    Raises:
-        Unreachable: It refused, or did not answer within ``connect_timeout``.
-        DatabaseFailed: A statement failed.
-    """
-    driver: Any = require("psycopg")
-    try:
-        # libpq counts whole seconds.
-        connection = driver.connect(
-            database.dsn.reveal(),
-            connect_timeout=math.ceil(database.connect_timeout),
-            autocommit=True,
-        )
-    except driver.Error as error:
-        problem: WindrowError = Unreachable(
-            "PostgreSQL", database.dsn.address, _line(database, error)
-        )
-    else:
-        with connection:
-            try:
-                yield connection
-            except driver.Error as error:
-                problem = DatabaseFailed(_line(database, error))
-            else:
-                return
-    # Raised out here so that the driver's error, which may quote the password, is not its context.
-    raise problem
-
-
-def _line(database: Database, error: Exception) -> str:
-    first_line = str(error).partition("\n")[0].strip()
-    return redact(database.dsn.hide_in(first_line))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from windrow.cli.desks import open_desk
+from windrow.cli.desks import desk_elsewhere, open_desk
 from windrow.cli.options import AsJson, ConfigFile, Settings
 from windrow.cli.output import print_json, print_line, print_rows
 from windrow.cli.reaper import ReaperOption, load_with_reaper
@@ -68,13 +68,7 @@ def status(
     thresholds = Thresholds(None if max_age is None else _seconds(max_age), max_backlog)
     config, _ = load_with_reaper(ctx, reaper_file, config_file, settings)
     limit = max(COUNT_LIMIT, (max_backlog or 0) + 1)
-    with open_desk(config, QUERIES) as desk:
-        seen = read_status(
-            desk,
-            elected_by=config.relay.election.kind,
-            count_limit=limit,
-            find_heartbeat=_heartbeat_of(config),
-        )
+    seen = _look(config, limit)
     problems = find_problems(seen, thresholds)
     if as_json:
         print_json({**asdict(seen), "problems": problems})
@@ -84,18 +78,37 @@ def status(
         raise typer.Exit(1)
 
 
-def _heartbeat_of(config: Config) -> Callable[[], Heartbeat | None]:
+def _look(config: Config, limit: int) -> Status:
+    elsewhere = desk_elsewhere(config)
+    if elsewhere is not None:
+        with elsewhere:
+            return elsewhere.status(limit)
+    with open_desk(config, QUERIES) as desk:
+        return read_status(
+            desk,
+            elected_by=config.relay.election.kind,
+            count_limit=limit,
+            find_heartbeat=_heartbeat_of(config),
+        )
+
+
+def _heartbeat_of(config: Config) -> Callable[[int], Heartbeat | None]:
     election = config.relay.election
-    return lambda: find_heartbeat(
+    return lambda shard: find_heartbeat(
         kafka_properties(config),
         election.topic or f"{election.group}.neli",
         3 * election.heartbeat_timeout,
+        shard=shard,
     )
 
 
 def _print(seen: Status, problems: list[str]) -> None:
+    if seen.shards > 1:
+        state = "" if seen.is_settled else ", not settled yet"
+        print_line(f"shards     {seen.shards} (generation {seen.generation}{state})")
     for leader in seen.leaders:
-        print_line(f"leader     {_described(leader)}")
+        shard = f"{leader.shard}: " if seen.shards > 1 else ""
+        print_line(f"leader     {shard}{_described(leader)}")
     more = " or more" if seen.backlog_is_bounded else ""
     oldest = "" if seen.oldest_age is None else f", the oldest {seen.oldest_age:.1f} s"
     print_line(f"backlog    {seen.backlog} rows{more}{oldest}; {seen.in_flight} in flight")

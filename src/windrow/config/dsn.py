@@ -1,7 +1,9 @@
-"""The address of a PostgreSQL database, with or without a password in it.
+"""The address of a database, with or without a password in it.
 
-Both of libpq's forms are read here and malformed ones refused, because libpq quotes what it cannot
-parse, and that is often half a password: in ``postgresql://me:pa/ss@host`` it sees the port ``pa``.
+Of PostgreSQL both of libpq's forms are read here and malformed ones refused, because libpq quotes
+what it cannot parse, and that is often half a password: in ``postgresql://me:pa/ss@host`` it sees
+the port ``pa``.
+MySQL's and MariaDB's is ``mysql://user:password@host:port/database``, SQLite's ``sqlite:///path``.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import quote, unquote
 
 from windrow.config.redaction import HIDDEN
@@ -37,11 +40,17 @@ _URI = re.compile(
     r"(?:(?P<user>[^\s:@/]*)(?::(?P<password>[^\s@/]*))?@)?"
     r"(?P<hosts>[^\s@/?]*)(?:/(?P<dbname>[^\s@/?]*))?(?:\?(?P<query>[^\s@]*))?"
 )
+_MYSQL_URI = re.compile(_URI.pattern.replace("postgres(?:ql)?", "mysql|mariadb"))
+_MYSQL_OPTIONS = frozenset({"ssl_ca", "unix_socket"})
+_SQLITE = "sqlite:///"
 _HOST = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^:\[\]]*)(?::[0-9]*)?")
 _OPTION = re.compile(
     r"\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'(?=\s|$)|(?!')((?:[^\s\\]|\\.)*))", re.DOTALL
 )
 _BAD_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})|%00")
+
+
+System = Literal["postgresql", "mysql", "sqlite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Dsn(Secret):
     """Where a database is and who connects; its text form hides the password.
 
     Raises:
-        ValueError: It is in neither of libpq's forms. The message never quotes it.
+        ValueError: It is in none of the known forms. The message never quotes it.
     """
 
     __slots__ = ("_parsed",)
@@ -65,9 +74,21 @@ class Dsn(Secret):
         self._parsed = _parse(self._value)
 
     @property
+    def system(self) -> System:
+        """Whose database it is."""
+        if self._value.startswith(_SQLITE):
+            return "sqlite"
+        return "mysql" if self._value.startswith(("mysql:", "mariadb:")) else "postgresql"
+
+    @property
     def address(self) -> str:
-        """Host and port, or the socket, for messages: no user, no password."""
+        """Host and port, or the socket or file, for messages: no user, no password."""
         options = self._parsed.options
+        if self.system == "sqlite":
+            return options["path"]
+        if self.system == "mysql":
+            port = options.get("port") or "3306"
+            return options.get("unix_socket") or f"{options.get('host') or 'localhost'}:{port}"
         if not (options.get("host") or options.get("hostaddr")):
             service = options.get("service")
             return f"service {service}" if service else "the local socket"
@@ -80,7 +101,9 @@ class Dsn(Secret):
     def with_password(self, password: Secret) -> Dsn:
         """The same address with this password, in place of any that it holds."""
         secret = password.reveal()
-        uri = _URI.fullmatch(self._value)
+        if self.system == "sqlite":
+            return self  # a file has none
+        uri = (_MYSQL_URI if self.system == "mysql" else _URI).fullmatch(self._value)
         if uri is None:
             escaped = secret.replace("\\", r"\\").replace("'", r"\'")
             return Dsn(f"{self._value} password='{escaped}'")  # the last one counts
@@ -98,19 +121,34 @@ class Dsn(Secret):
 def _parse(text: str) -> _Parsed:
     if not text:
         raise ValueError("is empty; write it as postgresql://user@host:5432/database")
-    return _parse_uri(text) if "://" in text.partition("=")[0] else _parse_options(text)
+    if text.startswith(_SQLITE):
+        return _parse_sqlite(text)
+    if text.startswith(("mysql:", "mariadb:")):
+        return _parse_uri(text, _MYSQL_URI, "mysql://user:password@host:3306/database")
+    if "://" in text.partition("=")[0]:
+        return _parse_uri(text, _URI, "postgresql://user:password@host:5432/database")
+    return _parse_options(text)
 
 
-def _parse_uri(text: str) -> _Parsed:
-    uri = _URI.fullmatch(text)
+def _parse_sqlite(text: str) -> _Parsed:
+    path = text.removeprefix(_SQLITE)
+    if not path:
+        raise ValueError("names no file; write it as sqlite:///relative/path or sqlite:////path")
+    return _Parsed(shown=text, options={"path": path})
+
+
+def _parse_uri(text: str, form: re.Pattern[str], example: str) -> _Parsed:
+    uri = form.fullmatch(text)
     if uri is None:
         raise ValueError(
-            "not a database address; write it as postgresql://user:password@host:5432/database,"
+            f"not a database address; write it as {example},"
             " with the special characters of the password percent-encoded"
         )
     if _BAD_PERCENT.search(text):
         raise ValueError('has a "%" that encodes nothing; write a "%" of the password as %25')
-    options = _hosts(uri["hosts"]) | _query(uri["query"] or "")
+    options = _hosts(uri["hosts"]) | _query(
+        uri["query"] or "", _MYSQL_OPTIONS if form is _MYSQL_URI else _OPTIONS
+    )
     spans = [uri.span("password"), *_secret_spans(uri)]
     raw = {text[start:end] for start, end in spans if start >= 0}
     return _Parsed(
@@ -131,19 +169,20 @@ def _hosts(text: str) -> dict[str, str]:
     return {"host": ",".join(names), "port": ",".join(ports)} if hosts else {}
 
 
-def _query(text: str) -> dict[str, str]:
+def _query(text: str, known: frozenset[str]) -> dict[str, str]:
     pairs = [pair.split("=") for pair in text.split("&")] if text else []
     if not all(len(pair) == 2 and pair[0] for pair in pairs):
         raise ValueError("what follows the ? must be options such as sslmode=require, joined by &")
     options = {unquote(name): unquote(value) for name, value in pairs}
-    _refuse_unknown(options)
+    _refuse_unknown(options, known)
     return options
 
 
-def _refuse_unknown(options: Iterable[str]) -> None:
-    if not _OPTIONS.issuperset(options):
+def _refuse_unknown(options: Iterable[str], known: frozenset[str] = _OPTIONS) -> None:
+    if not known.issuperset(options):
+        system = "PostgreSQL" if known is _OPTIONS else "MySQL's driver"
         raise ValueError(
-            "has an option that PostgreSQL does not know; the special characters of a password are"
+            f"has an option that {system} does not know; the special characters of a password are"
             " percent-encoded in an address, and quoted in password='…'"
         )
 

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from windrow.config.dsn import Dsn
+from windrow.config.graph import Graph
+from windrow.config.journal import Journal
 from windrow.config.relay import Kafka, Relay
 from windrow.config.secrets import Secret
 from windrow.config.section import Section
@@ -30,7 +32,8 @@ class Database(Section):
     password: Secret | None = None
     """Kept apart from the DSN, it replaces the password there."""
     dsn: Annotated[Dsn, Field(validate_default=True)] = Dsn("postgresql://localhost/postgres")
-    """Where the database is, as a URI or in libpq's key=value form."""
+    """Where the database is, as a URI or in libpq's key=value form; for competing relays also
+    ``mysql://…`` and ``sqlite:///…``."""
     table: Annotated[str, AfterValidator(_table_name)] = "outbox"
     """The outbox table, with its schema if it is not on the search path."""
     connect_timeout: Annotated[Duration, Field(gt=0)] = 5.0
@@ -71,3 +74,5 @@ class Config(Section):
     http: Http = Http()
     kafka: Kafka = Kafka()
     relay: Relay = Relay()
+    journal: Journal = Journal()
+    graph: Graph = Graph()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from windrow.config.competing import Competing
+from windrow.config.http import HttpDelivery
 from windrow.config.secrets import Secret
 from windrow.config.section import Section
 from windrow.types import Duration
@@ -66,6 +68,12 @@ class Election(Section):
     assignor: Literal["cooperative-sticky", "range"] = "cooperative-sticky"
     """neli: ``range`` joins a group of goneli's."""
 
+    @property
+    def group_session(self) -> float:
+        """neli: how long Kafka waits for a silent leader before it gives the lead away."""
+        session = 3 * self.heartbeat_timeout
+        return session - min(0.75, session / 4)
+
 
 class Limits(Section):
     """How much a leader holds at a time."""
@@ -87,7 +95,7 @@ class Polling(Section):
 
     quick: Positive = 0.001
     """Right after the last record."""
-    slow: Positive = 1.0
+    slow: Positive = 1.25
     """After a long time with none."""
     patience: Positive = 0.05
     """How long ``quick`` is kept up before it slows down."""
@@ -111,14 +119,24 @@ class Relay(Section):
 
     name: str = ""
     """How this relay is called in the lease, in logs and in heartbeats; by default made up."""
-    target: Literal["kafka", "jsonl"] = "kafka"
-    """Kafka, or lines of JSON in a file (barrier mode only)."""
+    target: Literal["kafka", "journal", "jsonl", "http"] = "kafka"
+    """Kafka, a journal (exactly once), lines of JSON in a file (barrier mode only), or HTTP
+    (competing mode only)."""
+    journal: str = ""
+    """journal: its name; it has to be labelled ``windrow.dev/sequenced``."""
     path: str = "-"
     """jsonl: the file to append to; ``-`` is standard output."""
-    mode: Literal["barrier", "transactional"] = "barrier"
-    """At least once with one record of a key at a time, or exactly once by transactions."""
+    mode: Literal["barrier", "transactional", "competing"] = "barrier"
+    """At least once with one record of a key at a time; exactly once, to a journal always; or
+    several relays on one outbox, at least once and in no order, over HTTP always."""
     reader: Literal["mark", "diff"] = "mark"
     """Mark rows in the table, or remember them in memory (barrier mode only)."""
+    shards: Annotated[int, Field(ge=1, le=256)] | None = None
+    """How many relays may share the outbox, by key: a proposal, taken up once all relays that make
+    one agree. By default it stays as it is."""
+    doorbell: bool = False
+    """Whether writers may wake a relay that has nothing to do; theirs is ``Outbox(doorbell=True)``.
+    """
     pooler: bool = False
     """Whether a transaction pooler such as PgBouncer stands before the database."""
     delivery_timeout: Positive = 1.0
@@ -133,17 +151,53 @@ class Relay(Section):
     retry: Retry = Retry()
     topics: dict[str, Retry] = Field(default_factory=dict)
     """Other rules for some topics."""
+    competing: Competing = Competing()
+    http: HttpDelivery = HttpDelivery()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_mode(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        if given.get("target") == "journal":
+            return {"mode": "transactional"} | given
+        if given.get("target") == "http":
+            return {"mode": "competing"} | given
+        return {"target": "http"} | given if given.get("mode") == "competing" else given
+
+    @model_validator(mode="after")
+    def _compete_over_http(self) -> Self:
+        if (self.mode == "competing") != (self.target == "http"):
+            raise ValueError(
+                f"target {self.target!r} with mode {self.mode!r}: 'http' goes with 'competing'"
+                " only, and so the other way round"
+            )
+        if self.mode == "competing" and not (self.http.url or self.http.routes):
+            raise ValueError("target 'http' needs to know where to: set relay.http.url")
+        return self
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
+        if self.target == "journal" and self.mode == "barrier":
+            raise ValueError("target 'journal' is exactly once: it goes with mode 'transactional'")
+        if self.target == "journal" and not self.journal:
+            raise ValueError("target 'journal' needs its name: set relay.journal")
         if self.mode == "transactional" and self.target == "jsonl":
             raise ValueError("target 'jsonl' has no transactions: it goes with mode 'barrier' only")
         if self.mode == "transactional" and self.reader == "diff":
             raise ValueError(
                 "reader 'diff' keeps no batch name in the table: it goes with mode 'barrier' only"
             )
+        if self.doorbell and self.pooler:
+            raise ValueError(
+                "a doorbell is heard on a connection of its own: it does not go with 'pooler'"
+            )
+        if self.shards is not None and self.election.kind == "single":
+            raise ValueError(
+                "election.kind 'single' is one relay for all: shards go with 'lease' and 'neli'"
+            )
         election = self.election
-        right = election.lease_ttl if election.kind == "lease" else 3 * election.heartbeat_timeout
+        right = election.lease_ttl if election.kind == "lease" else election.group_session
         if self.mode == "barrier" and election.kind != "single":
             pulse = election.lease_ttl * 0.4 if election.kind == "lease" else 0.0
             if self.delivery_timeout + election.margin + pulse > right:

@@ -1,7 +1,8 @@
-"""The whole road on embedded parts, as far as it is built, with a verdict of its own."""
+"""The whole road on embedded parts, with three kills on the way and a verdict of its own.
 
-from windrow.demo.errors import DemoStalled
-from windrow.demo.parts import Part, installed_parts
-from windrow.demo.story import Demonstration, demonstrate
+Every worker of Spark imports this package to find the graph's functions, so it brings little along.
+"""
 
-__all__ = ["DemoStalled", "Demonstration", "Part", "demonstrate", "installed_parts"]
+from windrow.demo.errors import DemoStalled, NoVerdict, PartEnded
+
+__all__ = ["DemoStalled", "NoVerdict", "PartEnded"]

@@ -37,18 +37,15 @@ def installed_parts() -> list[Part]:
         "Java": lambda: _said_by("java", "-version"),
         "Kafka": _kafka_jars,
         "Spark": _pyspark,
-        "etcd": lambda: _said_by("etcd", "--version"),
-        "MariaDB": lambda: _said_by("mariadbd", "--version", "/usr/sbin"),
-        "Chromium": lambda: _said_by("chromium", "--version"),
     }
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda ask: ask(), questions.values())
         return [Part(name, answer) for name, answer in zip(questions, answers, strict=True)]
 
 
-def _said_by(program: str, flag: str, *also: str) -> str | None:
+def _said_by(program: str, flag: str) -> str | None:
     try:
-        path = find_program(program, program, *also)
+        path = find_program(program, program)
         run = subprocess.run(
             [path, flag],
             stdin=subprocess.DEVNULL,

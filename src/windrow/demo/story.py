@@ -1,204 +1,224 @@
-"""The road as far as it is built: orders and their events, two relays, a kill, and the count.
+"""The story that ``windrow demo`` tells: a road in use, three kills on the way, and the verdict.
 
-A service places orders, each with its event in the same transaction, and rolls some back. Two
-relays stand ready; the one that leads is killed in the middle. In the end the events that arrived
-are counted against the table of orders, which no part of the road has ever written to.
+```text
+ clients ──▶ producer ──tx──▶ heroes + outbox ──▶ relay ──▶ journal ──▶ graph on Spark ──▶ arrivals
+                                                  ✗ killed   ✗ broker    ✗ driver          + audit
+```
+
+Heroes are asked for all the while, but for when too many are on their way: so there are some
+whenever somebody dies. When the last victim has been replaced the clients stop, what is on its way
+arrives, and a process that took no part compares both ends.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-from windrow.demo.errors import DemoStalled
-from windrow.embedded.directory import create_directory, remove_directory
-from windrow.embedded.postgres import PostgresServer
-from windrow.embedded.postgres_binaries import embedded_binaries
-from windrow.embedded.process import Child
+from windrow.demo import tables
+from windrow.demo.delays import Stretch, queue_moments, stretches, table_moments
+from windrow.demo.gauge import Gauge, Sample
+from windrow.demo.load import Load
+from windrow.demo.road import Kill, Road
+from windrow.demo.stages import Stage, Stages
+from windrow.demo.verdict import Verdict, ask_verdict
+from windrow.demo.waiting import wait_for
 from windrow.extras import require
-from windrow.outbox import Outbox, Record, Table
-from windrow.outbox.schema import migrate
-from windrow.verify import Tally, tally
-from windrow.verify.tally import Arrival, Entry
 
 if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-CUSTOMERS = 20
-PATIENCE = 60.0
-SETTINGS = {
-    "relay.target": "jsonl",
-    "relay.election.lease_ttl": "1s",
-    "relay.election.margin": "100ms",
-    "relay.delivery_timeout": "200ms",
-}
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of everything.
+
+    Attributes:
+        rate: Heroes a second.
+        most: Heroes at most.
+        crowd: Heroes on their way at most, or about that.
+        pause: Seconds between two kills, and before the first and after the last.
+        goes_ahead: Whether a few heroes go ahead, so that nothing is killed before Spark runs.
+    """
+
+    rate: float
+    most: int
+    crowd: int
+    pause: float
+    goes_ahead: bool
+
+    @property
+    def missions(self) -> int:
+        """As many as heroes at most, those that go ahead and some by hand included."""
+        return self.most + AHEAD + BY_HAND
+
+
+AHEAD = 20
+"""Heroes that go ahead, before there is any load."""
+BY_HAND = 1_000
+"""Heroes that somebody may ask for while the road is kept."""
+
+FULL = Plan(rate=60.0, most=9_000, crowd=1_500, pause=15.0, goes_ahead=True)
+SMALL = Plan(rate=40.0, most=1_600, crowd=400, pause=0.5, goes_ahead=False)
+
+
+class Listener(Protocol):
+    """Who is told what happens, as it happens."""
+
+    def say(self, step: str) -> None:
+        """Something was done."""
+
+    def killed(self, kill: Kill, at: float) -> None:
+        """Something was killed, so many seconds after the beginning, and goes on as is said."""
+
+    def show(self, sample: Sample) -> None:
+        """That is how far things have come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
     """What happened, and the verdict on it."""
 
-    postgres_version: str
-    rolled_back: int
-    killed: str
-    verdict: Tally
+    killed: tuple[tuple[float, Kill], ...]
+    verdicts: tuple[Verdict, ...]
+    wrong_totals: int
+    totals: dict[str, int]
+    stretches: tuple[Stretch, ...]
+    stages: tuple[Stage, ...]
+    samples: tuple[Sample, ...] = field(repr=False)
 
     @property
     def holds(self) -> bool:
-        """Whether every committed order arrived, in order, and only what may be repeated was."""
-        return self.verdict.is_clean and self.verdict.written > 0
-
-
-def demonstrate(
-    say: Callable[[str], None], advance: Callable[[float], None], orders: int = 600
-) -> Demonstration:
-    """Tell the story on parts of its own, which are gone when it ends.
-
-    Args:
-        say: Takes each step as a sentence, as it is done.
-        advance: Told how much of the orders is placed, from 0 to 1.
-        orders: How many orders to place.
-
-    Raises:
-        MissingExtra: The driver or the embedded PostgreSQL is not installed.
-        StartFailed: PostgreSQL did not come up.
-        DemoStalled: The relays did not empty the outbox.
-    """
-    binaries = embedded_binaries()  # first: the extra that brings it brings the driver too
-    driver = require("psycopg")
-    with ExitStack() as stack:
-        server = stack.enter_context(PostgresServer.start(binaries=binaries))
-        say(f"PostgreSQL {server.version} runs, as process {server.pid}")
-        connection = stack.enter_context(driver.connect(server.dsn()))
-        create_tables(connection)
-        say("outbox created beside the table of orders")
-        directory = create_directory("demo")
-        stack.callback(remove_directory, directory)
-        relays = {name: start_relay(name, server.dsn(), directory) for name in ("first", "second")}
-        for relay in relays.values():
-            stack.callback(relay.kill)
-        rolled_back, killed, may_repeat = place_orders(
-            connection, orders, lambda: kill_leader(connection, relays, say), advance
+        """Whether every hero arrived at both ends, once and in order, whatever was killed."""
+        return (
+            all(verdict.is_clean and verdict.written > 0 for verdict in self.verdicts)
+            and bool(self.verdicts)
+            and not self.wrong_totals
         )
-        say(f"{orders} orders placed, {rolled_back} of them rolled back")
-        wait_until_empty(connection)
-        for relay in relays.values():
-            relay.stop()
-        verdict = tally(
-            list(written(connection)), list(arrived(directory / "events.jsonl")), may_repeat
-        )
-    return Demonstration(server.version, rolled_back, killed, verdict)
 
 
-def create_tables(connection: Connection) -> None:
-    """The data's own table, and the outbox."""
-    connection.execute(
-        "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer TEXT NOT NULL, total NUMERIC)"
-    )
-    connection.commit()
-    migrate(connection, Table())
-    connection.commit()
+class Story:
+    """One telling of it, on a road that is there already."""
 
+    def __init__(self, road: Road, plan: Plan, listener: Listener, stages: Stages) -> None:
+        self._road, self._plan, self._listener, self._stages = road, plan, listener, stages
+        self._load: Load | None = None
+        self._killed: list[tuple[float, Kill]] = []
+        self._samples: tuple[Sample, ...] = ()
 
-def place_order(connection: Connection, number: int) -> None:
-    """Write an order and its event on the caller's transaction, which stays open."""
-    customer = f"customer-{number % CUSTOMERS}"
-    connection.execute("INSERT INTO orders VALUES (%s, %s, %s)", (number, customer, 19.90))
-    Outbox().stash(connection, Record("orders", customer, json.dumps({"order": number})))
+    def tell(self) -> Demonstration:
+        """From the first hero to the verdict.
 
+        Raises:
+            DemoStalled: A part did not do its work in time.
+            PartEnded: One ended by itself.
+            NoVerdict: Nobody could say how it went.
+        """
+        with ExitStack() as stack:
+            connection = stack.enter_context(require("psycopg").connect(self._road.dsn))
+            audit = stack.enter_context(closing(self._road.reader("audit")))
+            gauge = Gauge(connection, audit)
+            if self._plan.goes_ahead:
+                self._go_ahead(gauge)
+            port, plan = self._road.producer.port, self._plan
+            with Load(port, plan.rate, plan.most) as self._load:
+                self._in_use(connection, gauge)
+            self._stages.begin("the rest arrives")
+            self._until(gauge, lambda sample: sample.is_drained, "not everything arrived")
+            self._listener.say("nothing is on its way any more: both ends are compared")
+            self._samples = tuple(gauge.samples)
+        return self.judge()
 
-def place_orders(
-    connection: Connection,
-    orders: int,
-    strike: Callable[[], tuple[str, list[Arrival]]],
-    advance: Callable[[float], None],
-) -> tuple[int, str, list[Arrival]]:
-    """Place them one by one, roll every tenth back, strike in the middle."""
-    rolled_back, killed, may_repeat = 0, "", list[Arrival]()
-    for number in range(1, orders + 1):
-        place_order(connection, number)
-        if number % 10 == 0:
-            connection.rollback()
-            rolled_back += 1
-        else:
-            connection.commit()
-        if number == orders // 2:
-            killed, may_repeat = strike()
-        advance(number / orders)
-    return rolled_back, killed, may_repeat
+    def _go_ahead(self, gauge: Gauge) -> None:
+        """A few heroes, to see that the road is open: Spark takes its time to start."""
+        self._stages.begin("Spark starts")
+        with Load(self._road.producer.port, AHEAD, AHEAD) as load:
+            load.wait()
+        self._until(gauge, lambda sample: sample.is_drained, "no hero came to the last table")
+        self._listener.say("the first heroes have arrived in the table at the end")
 
+    def _in_use(self, connection: Connection, gauge: Gauge) -> None:
+        """The time of the three kills, each when its victim has done something."""
+        self._stages.begin("a relay is killed")
+        self._until(gauge, lambda sample: sample.relayed > 0, "nothing was relayed")
+        self._strike(gauge, lambda: self._road.kill_relay(connection))
+        self._until_relayed(gauge, "nothing was relayed after a relay was killed")
+        self._stages.begin("the broker is killed")
+        self._strike(gauge, self._road.kill_broker)
+        self._until_relayed(gauge, "nothing was relayed after the broker was killed")
+        if not gauge.sample().arrived:
+            self._stages.begin("Spark starts")
+            self._until_more_arrived(gauge, "no hero came to the last table")
+        self._stages.begin("the driver of Spark is killed")
+        self._strike(gauge, self._road.kill_driver)
+        self._stages.begin("Spark starts again")
+        self._until_more_arrived(gauge, "nothing arrived after the last kill")
+        self._listener.say("heroes arrive again")
+        self._stages.begin("heroes arrive again")
+        self._pass(gauge, self._plan.pause)
 
-def start_relay(name: str, dsn: str, directory: Path) -> Child:
-    """A relay in a process of its own, that writes events to a file."""
-    settings = SETTINGS | {
-        "database.dsn": dsn,
-        "relay.name": name,
-        "relay.path": str(directory / "events.jsonl"),
-    }
-    flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    argv = [sys.executable, "-m", "windrow", "relay", *flags]
-    return Child.start(f"relay {name}", argv, cwd=directory, log=directory / f"{name}.log")
+    def _until_relayed(self, gauge: Gauge, otherwise: str) -> None:
+        """Wait until more has been relayed than now, or nothing is left to be."""
+        before = gauge.sample().relayed
+        self._until(gauge, lambda sample: sample.relayed > before or not sample.waiting, otherwise)
 
+    def _until_more_arrived(self, gauge: Gauge, otherwise: str) -> None:
+        before = gauge.sample().arrived
+        self._until(gauge, lambda sample: sample.arrived > before, otherwise)
 
-def kill_leader(
-    connection: Connection, relays: dict[str, Child], say: Callable[[str], None]
-) -> tuple[str, list[Arrival]]:
-    """SIGKILL whoever leads; returns its name and the records that may come twice for it."""
-    name = leader(connection)
-    pid = relays[name].pid
-    relays[name].kill()
-    say(f"relay {name!r} leads: process {pid} killed with SIGKILL, the other one takes over")
-    rows = connection.execute(
-        "SELECT DISTINCT ON (kafka_key) kafka_key, kafka_value FROM outbox"
-        " WHERE leader_id IS NOT NULL ORDER BY kafka_key, id"
-    ).fetchall()
-    connection.commit()
-    return name, [(key, json.loads(value)["order"]) for key, value in rows]
+    def _strike(self, gauge: Gauge, strike: Callable[[], Kill]) -> None:
+        self._pass(gauge, self._plan.pause)
+        at = gauge.now
+        kill = strike()
+        self._killed.append((at, kill))
+        self._listener.killed(kill, at)
 
+    def _pass(self, gauge: Gauge, seconds: float) -> None:
+        end = gauge.now + seconds
+        self._until(gauge, lambda sample: sample.at >= end, "time did not pass")
 
-def leader(connection: Connection) -> str:
-    """The name of the relay that holds the lease; waits for one."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        row = connection.execute(
-            "SELECT leader FROM outbox_epoch JOIN outbox_lease USING (shard)"
-            " WHERE starts_with(holder, leader || ' ') AND expires_at > clock_timestamp()"
-        ).fetchone()
-        connection.commit()
-        if row is not None:
-            return str(row[0])
-        time.sleep(0.02)
-    raise DemoStalled("no relay took the lead", PATIENCE)
+    def _until(self, gauge: Gauge, met: Callable[[Sample], bool], otherwise: str) -> None:
+        def ask() -> bool | None:
+            self._road.check_alive()
+            sample = gauge.sample()
+            self._listener.show(sample)
+            if self._load is not None:
+                self._load.hold(sample.on_the_way >= self._plan.crowd)
+            return True if met(sample) else None
 
+        wait_for(ask, otherwise, log=self._road.logs)
 
-def wait_until_empty(connection: Connection) -> None:
-    """Wait for the relays to have delivered everything."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        row = connection.execute("SELECT count(*) FROM outbox").fetchone()
-        connection.commit()
-        if row is not None and row[0] == 0:
-            return
-        time.sleep(0.02)
-    raise DemoStalled("the outbox was not emptied", PATIENCE)
+    def judge(self) -> Demonstration:
+        """Have both ends compared as they are now.
 
-
-def written(connection: Connection) -> Iterator[Entry]:
-    """What the service committed: its own table, in the order of each customer."""
-    for number, customer in connection.execute("SELECT id, customer FROM orders ORDER BY id"):
-        yield Entry(customer, number)
-
-
-def arrived(path: Path) -> Iterator[Arrival]:
-    """What the last consumer got, in order."""
-    for line in path.read_text().splitlines():
-        event = json.loads(line)
-        yield event["key"], json.loads(event["value"])["order"]
+        Raises:
+            NoVerdict: Nobody could say how it went.
+        """
+        road = self._road
+        self._stages.begin("the verdict")
+        with ThreadPoolExecutor() as pool:  # both at once: most of the time they only start
+            asked = [
+                pool.submit(ask_verdict, end, arguments, road.directory)
+                for end, arguments in road.comparisons().items()
+            ]
+        verdicts = tuple(each.result() for each in asked)
+        with (
+            require("psycopg").connect(road.dsn) as connection,
+            closing(road.reader("heroes")) as heroes,
+        ):
+            written, arrived = table_moments(connection)
+            delays = stretches(written, queue_moments(heroes), arrived, road.log_name)
+            return Demonstration(
+                killed=tuple(self._killed),
+                verdicts=verdicts,
+                wrong_totals=tables.wrong_totals(connection),
+                totals=tables.totals(connection),
+                stretches=tuple(delays),
+                samples=self._samples,
+                stages=self._stages.so_far(),
+            )

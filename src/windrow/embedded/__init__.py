@@ -4,6 +4,7 @@
 ``python -m windrow.embedded.jars``.
 """
 
+from windrow.embedded.broker import Broker
 from windrow.embedded.errors import NotRunning
 from windrow.embedded.etcd import Etcd
 from windrow.embedded.link import Link
@@ -14,6 +15,7 @@ from windrow.embedded.process import Child, kill_process, pause_process, resume_
 from windrow.embedded.service import Service
 
 __all__ = [
+    "Broker",
     "Child",
     "Etcd",
     "Link",

@@ -122,7 +122,7 @@ def _wait_for(processes: Iterable[Process], states: str, patience: float) -> Non
             now = find_process(process.pid)
             if now is None or now.start_time != process.start_time or now.state in states:
                 break
-            time.sleep(0.002)
+            time.sleep(0.002)  # of a process that is not our child nobody tells us
 
 
 def _remove_shared_memory(creators: set[int]) -> None:

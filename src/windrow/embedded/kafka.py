@@ -214,7 +214,7 @@ def create_topic(
     while (reason := _unserved(admin, name, partitions)) is not None:
         if time.monotonic() > deadline:
             raise TopicNotServed(name, bootstrap, TOPIC_TIMEOUT, reason)
-        time.sleep(0.02)
+        time.sleep(0.02)  # brokers tell nobody when a topic is ready
 
 
 def _unserved(admin: AdminClient, topic: str, partitions: int) -> str | None:

@@ -115,7 +115,7 @@ class Child:
                 resume_family(self.pid)  # a paused process would never take the signal
         deadline = time.monotonic() + timeout
         while self.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.01)
+            time.sleep(0.01)  # a look reaps it: to wait in one call would not end in time
         self.kill()
 
     def kill(self) -> None:
@@ -136,7 +136,7 @@ class Child:
         while self.is_alive():
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.name} did not end within {timeout:g} s")
-            time.sleep(0.01)
+            time.sleep(0.01)  # a look reaps it: to wait in one call would not end in time
         self.kill()
         return self._popen.returncode
 

@@ -15,21 +15,22 @@ from windrow.outbox.record import Record
 from windrow.outbox.stash import AsyncStash, OutsideTransaction, Stash
 from windrow.outbox.table import Table
 
-_WHICH_TRANSACTION = "SELECT now()"
-"""The moment a transaction began is its name within a session. Asking for it also opens one, where
-the driver does so with the first statement, so that none can begin and end inside the block."""
-
 
 class Collector:
     """Records on their way to the outbox, in the order in which they were collected."""
 
     def __init__(
-        self, connection: Any, table: Table, outside_transaction: OutsideTransaction
+        self,
+        connection: Any,
+        table: Table,
+        outside_transaction: OutsideTransaction,
+        doorbell: bool = False,
     ) -> None:
         self._connection, self._table = connection, table
         self._outside_transaction = outside_transaction
+        self._options = {"prepare": False, "doorbell": doorbell}
         self._records: list[Record] = []
-        self._transaction: list[Any] = []
+        self._transaction: Any = None
 
     def stash(self, record: Record) -> None:
         """Keep a record for the end of the transaction."""
@@ -42,7 +43,7 @@ class Collector:
     def __enter__(self) -> Self:
         stash = self._stash()
         stash.check()
-        self._transaction = stash.fetch(_WHICH_TRANSACTION)
+        self._transaction = stash.enter()
         return self
 
     def __exit__(
@@ -54,13 +55,13 @@ class Collector:
         records, self._records = self._records, []
         if kind is None and records:
             stash = self._stash()
-            self._compare(stash.fetch(_WHICH_TRANSACTION), len(records))
+            self._compare(stash.is_within(self._transaction), len(records))
             stash.stash_many(records)
 
     async def __aenter__(self) -> Self:
         stash = self._async_stash()
         await stash.check()
-        self._transaction = await stash.fetch(_WHICH_TRANSACTION)
+        self._transaction = await stash.enter()
         return self
 
     async def __aexit__(
@@ -72,19 +73,19 @@ class Collector:
         records, self._records = self._records, []
         if kind is None and records:
             stash = self._async_stash()
-            self._compare(await stash.fetch(_WHICH_TRANSACTION), len(records))
+            self._compare(await stash.is_within(self._transaction), len(records))
             await stash.stash_many(records)
 
-    def _compare(self, transaction: list[Any], count: int) -> None:
+    def _compare(self, is_within: bool, count: int) -> None:
         """Refuse to stash in another transaction than the one that was entered.
 
         Where it was allowed to have none, each statement is one of its own.
         """
-        if transaction != self._transaction and self._outside_transaction == "refuse":
+        if not is_within and self._outside_transaction == "refuse":
             raise TransactionEnded(count)
 
     def _stash(self) -> Stash:
-        return Stash(self._connection, self._table, self._outside_transaction, prepare=False)
+        return Stash(self._connection, self._table, self._outside_transaction, **self._options)
 
     def _async_stash(self) -> AsyncStash:
-        return AsyncStash(self._connection, self._table, self._outside_transaction, prepare=False)
+        return AsyncStash(self._connection, self._table, self._outside_transaction, **self._options)

@@ -2,6 +2,7 @@
 
 Connections are told apart by the names in their class's ancestry, so that none of the libraries has
 to be installed, nor imported before the caller has done so.
+Those of other databases than PostgreSQL are in ``windrow.outbox.dialects.kinds``.
 
 "In a transaction" means that the driver would not commit by itself. A connection that opens its
 transaction with the first statement (psycopg without autocommit, SQLAlchemy) counts as inside: the
@@ -11,27 +12,37 @@ record then waits for the same commit as whatever follows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, get_args
 
 from windrow.extras import require
+from windrow.outbox.dialects.kinds import PyMySQLKind, SQLiteKind
 from windrow.outbox.errors import UnsupportedConnection
-from windrow.outbox.statement import Parameters, ParamStyle
+from windrow.outbox.record import Record
+from windrow.outbox.refusals import wrong_schema
+from windrow.outbox.statement import Parameters, ParamStyle, bind, insert_statement
+from windrow.outbox.table import Table
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import psycopg
     import sqlalchemy
     import sqlalchemy.orm
 
 SyncConnection: TypeAlias = (
     "psycopg.Connection[Any] | sqlalchemy.Connection | sqlalchemy.orm.Session"
-    " | sqlalchemy.orm.scoped_session[Any] | DBAPIConnection"
+    " | sqlalchemy.orm.scoped_session[Any] | sqlite3.Connection | DBAPIConnection"
 )
+
+WHICH_TRANSACTION = "SELECT now()"
+"""The moment a transaction began is its name within a session. Asking for it also opens one, where
+the driver does so with the first statement, so that none can begin and end unnoticed."""
 
 IDLE, ACTIVE = 0, 1
 """libpq's transaction status: none, and not known before the pipeline has been read."""
 
-_OTHER_DATABASES = ("sqlite3", "pymysql", "MySQLdb", "mysql", "mariadb", "oracledb")
+_OTHER_DATABASES = ("MySQLdb", "mysql", "mariadb", "oracledb")
 _ASYNC = (
     ("psycopg", "AsyncConnection"),
     ("asyncpg", "Connection"),
@@ -63,11 +74,54 @@ class Kind(Protocol):
     def is_autonomous(self, connection: Any) -> bool:
         """Whether a statement would be committed by itself, apart from the caller's changes."""
 
+    def insert(
+        self, connection: Any, table: Table, records: Sequence[Record], prepare: bool
+    ) -> list[int]:
+        """Add the records on the caller's transaction, and return their ids in order.
+
+        Raises:
+            WrongSchema: The table is missing, or lacks what a record needs.
+        """
+
+    def enter(self, connection: Any) -> Any:
+        """What tells this transaction from others, and opens it if the first statement does."""
+
+    def is_within(self, connection: Any, entered: Any) -> bool:
+        """Whether it is still the transaction that was entered; asked once."""
+
+
+class PostgresKind:
+    """What connections to PostgreSQL have in common."""
+
+    def style(self, connection: Any) -> ParamStyle:
+        """How parameters are written for it."""
+        raise NotImplementedError
+
     def fetch(self, connection: Any, sql: str, parameters: Parameters, prepare: bool) -> list[Any]:
         """Run it on the caller's transaction and return the first column of what it gives."""
+        raise NotImplementedError
+
+    def insert(  # noqa: D102 - see Kind
+        self, connection: Any, table: Table, records: Sequence[Record], prepare: bool
+    ) -> list[int]:
+        statement = insert_statement(table, records, self.style(connection))
+        try:
+            return self.fetch(connection, *statement, prepare=prepare)
+        except Exception as error:
+            problem = wrong_schema(error, table, records)
+            if problem is None:
+                raise
+            raise problem from error
+
+    def enter(self, connection: Any) -> Any:  # noqa: D102 - see Kind
+        none = bind([], self.style(connection))
+        return self.fetch(connection, WHICH_TRANSACTION, none, prepare=False)
+
+    def is_within(self, connection: Any, entered: Any) -> bool:  # noqa: D102 - see Kind
+        return bool(self.enter(connection) == entered)
 
 
-class Psycopg:
+class Psycopg(PostgresKind):
     """psycopg 3; whatever cursors and rows the caller has chosen, these are our own."""
 
     def style(self, connection: psycopg.Connection[Any]) -> ParamStyle:  # noqa: D102 - see Kind
@@ -94,7 +148,7 @@ class Psycopg:
             return [row[0] for row in cursor]
 
 
-class DBAPI:
+class DBAPI(PostgresKind):
     """Any other driver of the DB-API."""
 
     def style(self, connection: DBAPIConnection) -> ParamStyle:  # noqa: D102 - see Kind
@@ -114,7 +168,7 @@ class DBAPI:
             cursor.close()
 
 
-class Django:
+class Django(PostgresKind):
     """A connection of ``django.db.connections``."""
 
     def style(self, connection: Any) -> ParamStyle:  # noqa: D102 - see Kind
@@ -133,7 +187,7 @@ class Django:
             return [row[0] for row in cursor.fetchall()]
 
 
-class SQLAlchemyConnection:
+class SQLAlchemyConnection(PostgresKind):
     """SQLAlchemy's Connection: through it, so that it knows of the transaction."""
 
     def style(self, connection: sqlalchemy.Connection) -> ParamStyle:  # noqa: D102 - see Kind
@@ -154,7 +208,7 @@ class SQLAlchemyConnection:
         return list(connection.exec_driver_sql(sql, parameters).scalars())
 
 
-class SQLAlchemySession:
+class SQLAlchemySession(PostgresKind):
     """SQLAlchemy's Session, plain or scoped."""
 
     def __init__(self) -> None:
@@ -181,6 +235,8 @@ _SYNC: dict[tuple[str, str], Kind] = {
     ("sqlalchemy", "scoped_session"): SQLAlchemySession(),
     ("django", "BaseDatabaseWrapper"): Django(),
     ("django", "ConnectionProxy"): Django(),
+    ("pymysql", "Connection"): PyMySQLKind(),
+    ("sqlite3", "Connection"): SQLiteKind(),
 }
 _found: dict[type, Kind] = {}
 

@@ -62,6 +62,20 @@ class InvalidIdentifier(UsageError):
         return f"invalid identifier {self.name!r}: {self.reason}"
 
 
+class PostgresOnly(UsageError):
+    """Something that an outbox in another database than PostgreSQL does not have."""
+
+    def __init__(self, what: str, system: str) -> None:
+        super().__init__(what, system)
+        self.what, self.system = what, system
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} is for an outbox in PostgreSQL, and this one is in {self.system};"
+            " such an outbox is relayed with relay.mode = 'competing'"
+        )
+
+
 class WrongSchema(Failed):
     """The outbox table is missing, or lacks what this version needs."""
 
@@ -122,4 +136,43 @@ class BatchMismatch(Failed):
             f"the target committed batch {self.batch} with {self.committed} rows, but the outbox"
             f" holds {self.present} of it; nothing was changed. Find out who touched the outbox"
             " (a restored database, a hand-made UPDATE) before the relay is started again"
+        )
+
+
+class LedByOthers(Failed):
+    """An ordered relay is at work, or has left something undone, where others want to compete."""
+
+    def __init__(self, table: str, why: str, advice: str) -> None:
+        super().__init__(table, why, advice)
+        self.table, self.why, self.advice = table, why, advice
+
+    def __str__(self) -> str:
+        return f"table {self.table} cannot be shared by competing relays: {self.why}; {self.advice}"
+
+
+class SharedByOthers(Failed):
+    """Competing relays share the outbox that an ordered one wants to lead."""
+
+    def __init__(self, table: str, statement: str) -> None:
+        super().__init__(table, statement)
+        self.table, self.statement = table, statement
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table} is shared by competing relays: led by an ordered one as well, its"
+            f" records would leave twice and in no order. Stop them all, then run: {self.statement}"
+        )
+
+
+class NoLongerShared(Failed):
+    """Somebody has taken the outbox from the competing relays."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        self.table = table
+
+    def __str__(self) -> str:
+        return (
+            f"table {self.table} is no longer shared by competing relays: somebody gave it to"
+            " ordered ones. Stop this relay, or those and start this one again"
         )

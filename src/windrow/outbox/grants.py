@@ -32,6 +32,8 @@ def grants(table: Table, roles: Roles | None = None) -> list[str]:
     everyone = f"{writer}, {relay}, {reader}"
     epoch, lease, hold = (table.companion(f"_{name}") for name in ("epoch", "lease", "hold"))
     dead, audit, journal = (table.companion(f"_{name}") for name in ("dead", "audit", "migrations"))
+    member, doorbell = table.companion("_member"), table.companion("_doorbell")
+    source, batch = table.companion("_source"), table.companion("_batch")
     return [
         *(_create(role) for role in (roles.writer, roles.relay, roles.reader)),
         _on_schema(table, everyone),
@@ -40,14 +42,17 @@ def grants(table: Table, roles: Roles | None = None) -> list[str]:
         f"GRANT SELECT (id) ON {table.sql} TO {writer};",
         _on_sequence(table.sql, "id", writer),
         f"GRANT SELECT, UPDATE, DELETE ON {table.sql} TO {relay};",
-        f"GRANT SELECT, INSERT, UPDATE ON {epoch}, {lease} TO {relay};",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {hold}, {dead} TO {relay};",
+        # To see whether a relay sleeps.
+        f"GRANT SELECT ON {doorbell} TO {writer};",
+        f"GRANT SELECT, INSERT, UPDATE ON {epoch}, {lease}, {doorbell}, {source} TO {relay};",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON {hold}, {dead}, {member}, {batch} TO {relay};",
         _on_sequence(dead, "dead_id", relay),
         f"GRANT SELECT, INSERT ON {audit} TO {relay};",
         f"GRANT SELECT ON {journal} TO {relay};",
         f"GRANT SELECT ({_STATUS_COLUMNS}) ON {table.sql} TO {reader};",
         f"GRANT SELECT ({_DEAD_COLUMNS}) ON {dead} TO {reader};",
-        f"GRANT SELECT ON {epoch}, {lease}, {hold}, {audit}, {journal} TO {reader};",
+        f"GRANT SELECT ON {epoch}, {lease}, {member}, {hold}, {audit}, {journal} TO {reader};",
+        f"GRANT SELECT ON {source}, {batch} TO {reader};",
     ]
 
 

@@ -123,7 +123,7 @@ def judge(table: Table, facts: Facts, steps: list[Migration]) -> list[Finding]:
     """
     if not facts.exists:
         text = "does not exist"
-        return [Finding("problem", f"table {table}", text, f"windrow init{_option(table)}")]
+        return [Finding("problem", f"table {table}", text, f"windrow init{init_option(table)}")]
     findings = [
         *_on_migrations(table, facts, steps),
         *_on_columns(table, facts),
@@ -149,7 +149,7 @@ def _on_migrations(table: Table, facts: Facts, steps: list[Migration]) -> Iterat
             and EXTENSION_MIGRATION not in facts.applied
         )
         level: Level = "advice" if is_left_alone else "problem"
-        yield Finding(level, "migrations", text, f"windrow migrate{_option(table)}")
+        yield Finding(level, "migrations", text, f"windrow migrate{init_option(table)}")
 
 
 def _on_columns(table: Table, facts: Facts) -> Iterator[Finding]:
@@ -185,10 +185,11 @@ def _on_companions(table: Table, facts: Facts) -> Iterator[Finding]:
 
 def _again(table: Table, step: int) -> str:
     journal = table.companion("_migrations")
-    return f"DELETE FROM {journal} WHERE number = {step}; then: windrow migrate{_option(table)}"
+    return f"DELETE FROM {journal} WHERE number = {step}; then: windrow migrate{init_option(table)}"
 
 
-def _option(table: Table) -> str:
+def init_option(table: Table) -> str:
+    """How a command is told of that table; nothing if it is the usual one."""
     return "" if table == Table() else f" --table {shlex.quote(table.written)}"
 
 

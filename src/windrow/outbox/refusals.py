@@ -26,6 +26,13 @@ def wrong_schema(error: Exception, table: Table, records: Sequence[Record]) -> W
     return None
 
 
+def no_doorbell(error: Exception, table: Table) -> WrongSchema | None:
+    """The outbox has no doorbell to ring; None if the error is about something else."""
+    if sqlstate_of(error) == "42P01":
+        return WrongSchema(str(table), "has no doorbell beside it")
+    return None
+
+
 def sqlstate_of(error: BaseException | None) -> str | None:
     """The server's code for it, however deep the libraries have wrapped it."""
     seen: set[int] = set()

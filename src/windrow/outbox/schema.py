@@ -20,7 +20,17 @@ from windrow.outbox.table import Table, quote, quote_text
 if TYPE_CHECKING:
     import psycopg
 
-COMPANIONS = ("epoch", "lease", "dead", "hold", "audit")
+COMPANIONS = (
+    "epoch",
+    "lease",
+    "member",
+    "doorbell",
+    "source",
+    "batch",
+    "dead",
+    "hold",
+    "audit",
+)
 LOCK_TIMEOUT = 5.0
 """How long a migration waits for the table: every writer waits behind it for as long."""
 

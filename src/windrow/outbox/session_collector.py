@@ -35,8 +35,9 @@ class SessionCollector(Collector):
         session: Session,
         table: Table,
         outside_transaction: OutsideTransaction,
+        doorbell: bool = False,
     ) -> None:
-        super().__init__(connection, table, outside_transaction)
+        super().__init__(connection, table, outside_transaction, doorbell)
         self._session = session
         self._collected_before: dict[SessionTransaction, int] = {}
         self._listeners = {
@@ -83,7 +84,7 @@ class SessionCollector(Collector):
 
     def _write(self) -> None:
         if self._records:
-            stash = Stash(self._session, self._table, self._outside_transaction, prepare=False)
+            stash = Stash(self._session, self._table, self._outside_transaction, **self._options)
             stash.stash_many(self._records)
             self._records.clear()
 

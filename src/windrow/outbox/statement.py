@@ -112,7 +112,7 @@ def in_chunks(
 @lru_cache(maxsize=256)
 def _insert_sql(table: Table, is_extended: bool, is_one: bool, style: ParamStyle) -> str:
     fields = _EXTENDED if is_extended else _PLAIN
-    marks = [_mark(number, style) for number in range(1, len(fields) + 1)]
+    marks = [mark_of(number, style) for number in range(1, len(fields) + 1)]
     columns = ", ".join(field.column for field in fields)
     # Where a percent sign means a parameter, one in a name is written twice.
     outbox = in_format(table.sql) if "format" in style else table.sql
@@ -144,7 +144,8 @@ def _many_rows(fields: Sequence[_Field], marks: Sequence[str]) -> str:
     )
 
 
-def _mark(number: int, style: ParamStyle) -> str:
+def mark_of(number: int, style: ParamStyle) -> str:
+    """What stands for the parameter of that number, the first being 1."""
     match style:
         case "format":
             return "%s"

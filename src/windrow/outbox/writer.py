@@ -21,17 +21,20 @@ class Outbox:
 
     Whatever it does runs on the caller's connection and neither commits nor rolls back: a record
     becomes visible to the relay exactly when the caller's own changes do. It holds no connection
-    and no state, so one serves the whole program.
+    and no state, so one serves the whole program. The connection is one of PostgreSQL, of PyMySQL
+    (MariaDB, MySQL) or of sqlite3; outboxes in the latter two are emptied by competing relays.
 
-    Order: records of one key leave in the order of their ids, so the id has to be drawn *after* the
-    transaction has locked what the key stands for, commonly by the UPDATE of that row. Stash after
-    that statement, or ``collect`` and let all of it happen at the end; and leave the sequence of
-    the ids at ``CACHE 1``, as ``windrow check`` verifies.
+    Order, in PostgreSQL: records of one key leave in the order of their ids, so the id has to be
+    drawn *after* the transaction has locked what the key stands for, commonly by the UPDATE of that
+    row. Stash after that statement, or ``collect`` and let all of it happen at the end; and leave
+    the sequence of the ids at ``CACHE 1``, as ``windrow check`` verifies.
 
     Args:
         table: ``outbox``, ``schema.outbox`` or a ``Table``; a name is taken as it is written.
         outside_transaction: What to do where the driver would commit each statement by itself:
             refuse with ``NotInTransaction``, or give a ``RuntimeWarning``.
+        doorbell: Whether to wake a relay that sleeps, at the price of one more statement for each
+            stash; for relays with ``relay.doorbell``.
     """
 
     def __init__(
@@ -39,9 +42,11 @@ class Outbox:
         table: str | Table = "outbox",
         *,
         outside_transaction: OutsideTransaction = "refuse",
+        doorbell: bool = False,
     ) -> None:
         self.table = Table.parse(table) if isinstance(table, str) else table
         self.outside_transaction = outside_transaction
+        self.doorbell = doorbell
 
     def stash(self, connection: SyncConnection, record: Record) -> int:
         """Add a record to the outbox and return its id.
@@ -52,7 +57,7 @@ class Outbox:
         Raises:
             NotInTransaction: The driver would commit it at once.
             WrongSchema: The table is missing, or lacks a column that this record needs.
-            UnsupportedConnection: It is asynchronous, or not of PostgreSQL.
+            UnsupportedConnection: It is asynchronous, or of a database that holds no outboxes.
         """
         return self._on(connection, prepare=False).stash(record)
 
@@ -62,7 +67,7 @@ class Outbox:
         Raises:
             NotInTransaction: The driver would commit them at once.
             WrongSchema: The table is missing, or lacks a column that a record needs.
-            UnsupportedConnection: It is asynchronous, or not of PostgreSQL.
+            UnsupportedConnection: It is asynchronous, or of a database that holds no outboxes.
         """
         return self._on(connection, prepare=False).stash_many(records)
 
@@ -70,7 +75,7 @@ class Outbox:
         """A stash for many records one by one, prepared on the server; ends with the transaction.
 
         Raises:
-            UnsupportedConnection: It is asynchronous, or not of PostgreSQL.
+            UnsupportedConnection: It is asynchronous, or of a database that holds no outboxes.
         """
         return self._on(connection, prepare=True)
 
@@ -99,15 +104,19 @@ class Outbox:
         Raises:
             NotInTransaction: On entering, if there is no transaction around it.
             TransactionEnded: On leaving, if the transaction has ended inside the block.
-            UnsupportedConnection: It is not a connection of PostgreSQL.
+            UnsupportedConnection: It is not a connection to a database that holds outboxes.
         """
         session = session_of(connection)
         if session is not None:
-            return SessionCollector(connection, session, self.table, self.outside_transaction)
-        return Collector(connection, self.table, self.outside_transaction)
+            return SessionCollector(
+                connection, session, self.table, self.outside_transaction, self.doorbell
+            )
+        return Collector(connection, self.table, self.outside_transaction, self.doorbell)
 
     def _on(self, connection: SyncConnection, *, prepare: bool) -> Stash:
-        return Stash(connection, self.table, self.outside_transaction, prepare=prepare)
+        outside, doorbell = self.outside_transaction, self.doorbell
+        return Stash(connection, self.table, outside, prepare=prepare, doorbell=doorbell)
 
     def _async_on(self, connection: AsyncConnection, *, prepare: bool) -> AsyncStash:
-        return AsyncStash(connection, self.table, self.outside_transaction, prepare=prepare)
+        outside, doorbell = self.outside_transaction, self.doorbell
+        return AsyncStash(connection, self.table, outside, prepare=prepare, doorbell=doorbell)

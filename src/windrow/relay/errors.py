@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from windrow.errors import ConfigError, Failed
+from windrow.errors import ConfigError, Failed, UsageError
 
 
 class ImpossibleEvent(AssertionError):
@@ -37,7 +37,7 @@ class LeaderFencedByTarget(Failed):
         self.transactional_id = transactional_id
 
     def __str__(self) -> str:
-        return f"Kafka has fenced {self.transactional_id!r}: a later leader is at work"
+        return f"the target has fenced {self.transactional_id!r}: a later leader is at work"
 
 
 class StateTopicUnusable(Failed):
@@ -49,6 +49,20 @@ class StateTopicUnusable(Failed):
 
     def __str__(self) -> str:
         return f"state topic {self.topic!r} cannot be used: {self.problem}"
+
+
+class JournalUnusable(Failed):
+    """The journal that records go to cannot be trusted with the names of batches."""
+
+    def __init__(self, journal: str, problem: str) -> None:
+        super().__init__(journal, problem)
+        self.journal, self.problem = journal, problem
+
+    def __str__(self) -> str:
+        return (
+            f"journal {self.journal!r} cannot be relayed to: {self.problem}; give it a"
+            " specification with the label windrow.dev/sequenced: windrow journal apply --help"
+        )
 
 
 class BatchesForgotten(Failed):
@@ -87,6 +101,20 @@ class LetterGone(Failed):
 
     def __str__(self) -> str:
         return f"there is no dead letter {self.number}; run: windrow deadletter list"
+
+
+class NoKeysWait(UsageError):
+    """A key was named where none is ever held or buried."""
+
+    def __init__(self, system: str) -> None:
+        super().__init__(system)
+        self.system = system
+
+    def __str__(self) -> str:
+        return (
+            f"no key waits in an outbox in {self.system}, whose relays compete;"
+            " name a dead letter by its id, see: windrow deadletter list"
+        )
 
 
 class NoSuchLetter(Failed):

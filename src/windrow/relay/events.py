@@ -14,6 +14,7 @@ class LeaderAcquired(Event):
 
     epoch: int
     leader_id: str
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class LeaderRevoked(Event):
     """This relay led and has handed over; nothing of its is on the way."""
 
     epoch: int
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class LeaderFenced(Event):
 
     epoch: int
     records_in_flight: int
+    shard: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,22 @@ class DatabaseLost(Event):
 
     reason: str
     retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionTroubled(Event):
+    """Nobody can be elected just now, and not for want of the database; it is asked again."""
+
+    reason: str
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsSettled(Event):
+    """The outbox is divided anew, and nothing of the old division is on its way or in doubt."""
+
+    generation: int
+    shards: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,35 +16,38 @@ LAST = 5
 
 
 def find_heartbeat(
-    base: Mapping[str, Any], topic: str, session_timeout: float, timeout: float = 5.0
+    base: Mapping[str, Any],
+    topic: str,
+    session_timeout: float,
+    timeout: float = 5.0,
+    shard: int = 0,
 ) -> Heartbeat | None:
-    """The last heartbeat on partition 0; None if there is none, or Kafka gives no answer.
+    """The last heartbeat for a shard; None if there is none, or Kafka gives no answer.
 
     Args:
         base: Properties of the client, ``bootstrap.servers`` among them.
         topic: The leader topic.
         session_timeout: How old one may be while its sender still has the partition.
         timeout: How long to look.
+        shard: Which partition.
     """
     kafka = require("confluent_kafka")
     config = {"group.id": f"windrow-status-{secrets.token_hex(4)}", "enable.auto.commit": False}
     forced = {"enable.partition.eof": True, "fetch.wait.max.ms": 10, "log_level": 0}
     consumer = kafka.Consumer({**base, **config, **forced}, logger=CLIENT_LOG)
     try:
-        return _last(kafka, consumer, topic, session_timeout, time.monotonic() + timeout)
+        lock = kafka.TopicPartition(topic, shard)
+        return _last(consumer, lock, session_timeout, time.monotonic() + timeout)
     except kafka.KafkaException:
         return None
     finally:
         consumer.close()
 
 
-def _last(
-    kafka: Any, consumer: Any, topic: str, session_timeout: float, deadline: float
-) -> Heartbeat | None:
-    first, end = consumer.get_watermark_offsets(
-        kafka.TopicPartition(topic, 0), timeout=deadline - time.monotonic()
-    )
-    consumer.assign([kafka.TopicPartition(topic, 0, max(first, end - LAST))])
+def _last(consumer: Any, lock: Any, session_timeout: float, deadline: float) -> Heartbeat | None:
+    first, end = consumer.get_watermark_offsets(lock, timeout=deadline - time.monotonic())
+    lock.offset = max(first, end - LAST)
+    consumer.assign([lock])
     found: Heartbeat | None = None
     while time.monotonic() < deadline:
         message = consumer.poll(0.1)

@@ -1,6 +1,6 @@
-"""The shell around the barrier machine: three threads that read, listen and purge.
+"""The shell around the barrier machine: two threads, one that reads and one that settles.
 
-One reads the outbox and sends what may go at once; one serves the target's reports; one purges
+One reads the outbox and sends what may go at once; the other serves the target's reports, purges
 what was acknowledged and sends what that released. The machine is shared under one lock, which no
 thread holds while it waits for anything.
 
@@ -23,6 +23,7 @@ from windrow.errors import WindrowError
 from windrow.outbox.errors import Fenced
 from windrow.outbox.marked import Marked
 from windrow.points import pass_by
+from windrow.relay.doorbell import Doorbell
 from windrow.relay.events import (
     DatabaseLost,
     LaneHeld,
@@ -101,6 +102,7 @@ class BarrierPipeline:
         sends_until: Callable[[], float] = lambda: math.inf,
         emit: Callable[[Event], None] = lambda event: None,
         pace: Pace | None = None,
+        doorbell: Doorbell | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store, self._target, self._machine = store, target, machine
@@ -113,8 +115,7 @@ class BarrierPipeline:
         # the read is just bringing would overtake those that were given back.
         self._between_reads = threading.Lock()
         self._room = threading.Event()
-        self._reports = threading.Event()
-        self._doorbell = threading.Event()
+        self._doorbell = doorbell or Doorbell()
         self._draining = threading.Event()
         self._ended = threading.Event()
         self._marks_in_doubt = threading.Event()
@@ -130,7 +131,7 @@ class BarrierPipeline:
 
     def start(self) -> None:
         """Begin to relay."""
-        for loop in (self._read_loop, self._report_loop, self._purge_loop):
+        for loop in (self._read_loop, self._settle_loop):
             name = f"windrow-{loop.__name__.strip('_').removesuffix('_loop')}"
             thread = threading.Thread(target=self._guarded, args=(loop,), name=name, daemon=True)
             self._threads.append(thread)
@@ -178,8 +179,7 @@ class BarrierPipeline:
         """End at once: another leader may be at work. What was sent settles unheard."""
         self._ended.set()
         self._draining.set()
-        for event in (self._doorbell, self._room, self._reports):
-            event.set()
+        self._wake_all()
         self._join(1.0)
         if any(thread.is_alive() for thread in self._threads):
             self._store.interrupt()
@@ -192,6 +192,10 @@ class BarrierPipeline:
         for thread in self._threads:
             thread.join(max(0.0, deadline - self._clock.monotonic()))
 
+    def _wake_all(self) -> None:
+        self._doorbell.set()
+        self._room.set()
+
     def _guarded(self, loop: Callable[[], None]) -> None:
         """Run a loop; what it did not expect ends the whole pipeline, with the cause kept."""
         try:
@@ -199,8 +203,7 @@ class BarrierPipeline:
         except BaseException as error:
             self.error = self.error or error
             self._ended.set()
-            for event in (self._doorbell, self._room, self._reports):
-                event.set()
+            self._wake_all()
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -226,9 +229,9 @@ class BarrierPipeline:
             self._outages = 0
             if ready is None:
                 self._doorbell.wait(self._pace.on_empty(self._clock.monotonic()))
-                self._doorbell.clear()
             else:
                 self._pace.on_rows()
+                self._doorbell.on_rows()
                 pass_by("relay.marked")
                 self._send(ready)
 
@@ -273,17 +276,13 @@ class BarrierPipeline:
         self._ended.wait(delay)
 
     # -- reports and purging ---------------------------------------------------------------------
+    #
+    # Whoever hears the reports purges as well: a hand-over between the two would be added to every
+    # step of a key. What arrives during a purge waits in the target, and is the next purge.
 
-    def _report_loop(self) -> None:
-        target = self._target
+    def _settle_loop(self) -> None:
         while not self._ended.is_set():
-            if target.poll(REPORT_WAIT) or target.failed or target.acknowledged:
-                self._reports.set()
-
-    def _purge_loop(self) -> None:
-        while not self._ended.is_set():
-            self._reports.wait(self._until_due())
-            self._reports.clear()
+            self._target.poll(self._until_due())
             self._purge(_drained(self._target.acknowledged))
             for lane, failure in _drained(self._target.failed):
                 self._on_failed(lane, failure)

@@ -13,7 +13,7 @@ from windrow.config import Dsn, redact
 from windrow.errors import Unreachable
 from windrow.extras import require
 from windrow.outbox import Outbox, Table
-from windrow.outbox.errors import DatabaseFailed
+from windrow.outbox.errors import DatabaseFailed, PostgresOnly
 from windrow.relay.load import Load, Transaction, transactions
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ class Pump:
                     raise DatabaseFailed(self._line(error)) from error
 
     def _connect(self, driver: Any) -> psycopg.Connection[Any]:
+        if self._dsn.system != "postgresql":
+            raise PostgresOnly("made-up load", self._dsn.system)
         try:
             connection: psycopg.Connection[Any] = driver.connect(
                 self._dsn.reveal(), connect_timeout=max(1, round(self._connect_timeout))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from windrow.errors import InvalidValue
+from windrow.go_duration import SECOND
 from windrow.relay.go_dsn import as_libpq
-from windrow.relay.go_duration import SECOND
 from windrow.relay.reaper_file import ELECTION_DEFAULTS, ReaperFile
 from windrow.relay.targets.kafka import TIMEOUT_NAMES
 

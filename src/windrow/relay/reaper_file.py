@@ -16,14 +16,14 @@ from typing import Any, Literal, NamedTuple
 import yaml
 
 from windrow.errors import InvalidValue, UnknownKey, UnreadableConfig
-from windrow.relay.election.errors import ForcedProperty
-from windrow.relay.errors import InvalidReaperFile
-from windrow.relay.go_duration import (
+from windrow.go_duration import (
     MILLISECOND,
     SECOND,
     format_go_duration,
     parse_go_duration,
 )
+from windrow.relay.election.errors import ForcedProperty
+from windrow.relay.errors import InvalidReaperFile
 
 DATA_SOURCE = "host=localhost port=5432 user=postgres password= dbname=postgres sslmode=disable"
 BOOTSTRAP = "localhost:9092"

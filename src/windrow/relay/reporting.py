@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from windrow.relay.events import (
     DatabaseLost,
+    ElectionTroubled,
     LaneHeld,
     LeaderAcquired,
     LeaderFenced,
@@ -31,6 +32,7 @@ _LEVELS = {
     LeaderFenced: "warning",
     LeaderOverran: "warning",
     DatabaseLost: "warning",
+    ElectionTroubled: "warning",
     TargetLost: "warning",
     RecordFailed: "warning",
     LaneHeld: "error",
@@ -69,6 +71,9 @@ def count_events(bus: EventBus, metrics: Metrics) -> None:
     bus.subscribe(lambda event: metrics.counter("relay_lanes_held_total").inc(), LaneHeld)
     bus.subscribe(lambda event: metrics.counter("relay_dead_letters_total").inc(), RecordBuried)
     bus.subscribe(lambda event: metrics.counter("relay_database_errors_total").inc(), DatabaseLost)
+    bus.subscribe(
+        lambda event: metrics.counter("relay_election_errors_total").inc(), ElectionTroubled
+    )
 
 
 class Sampler:
@@ -85,4 +90,5 @@ class Sampler:
         self._metrics.counter("relay_delivered_total").inc(new)
         self._metrics.gauge("relay_in_flight").set(self._relay.in_flight)
         self._metrics.gauge("relay_leader").set(self._relay.is_leader)
+        self._metrics.gauge("relay_shards").set(len(self._relay.shards))
         return new

@@ -69,6 +69,11 @@ class Status:
     hottest: tuple[Hot, ...]
     dead_letters: int
     last_dead_letter: datetime | None
+    generation: int = 1
+    shards: int = 1
+    """How many relays may share the outbox, by key."""
+    is_settled: bool = True
+    """Whether all that an earlier number of shards left is seen to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ def read_status(
     *,
     elected_by: str = "lease",
     count_limit: int = COUNT_LIMIT,
-    find_heartbeat: Callable[[], Heartbeat | None] = lambda: None,
+    find_heartbeat: Callable[[int], Heartbeat | None] = lambda shard: None,
 ) -> Status:
     """Look once, with a few bounded statements.
 
@@ -100,9 +105,10 @@ def read_status(
         desk: An open desk; a role that may read no payload is enough.
         elected_by: How leaders are elected: ``lease``, ``neli`` or ``single``.
         count_limit: How far rows are counted.
-        find_heartbeat: Asks Kafka about a leader that it has elected.
+        find_heartbeat: Asks Kafka about the leader that it has elected for a shard.
     """
     ((backlog, oldest_age, in_flight),) = desk.read("backlog", limit=count_limit)
+    ((generation, shards, unsettled),) = desk.read("plan")
     ((dead, last_dead),) = desk.read("dead_letters", limit=count_limit)
     return Status(
         leaders=tuple(_leader(elected_by, find_heartbeat, *row) for row in desk.read("leaders")),
@@ -115,12 +121,15 @@ def read_status(
         hottest=tuple(Hot(*row) for row in desk.read("hottest", top=TOP, sample=SAMPLE)),
         dead_letters=dead,
         last_dead_letter=last_dead,
+        generation=generation,
+        shards=shards,
+        is_settled=not unsettled,
     )
 
 
 def _leader(
     elected_by: str,
-    find_heartbeat: Callable[[], Heartbeat | None],
+    find_heartbeat: Callable[[int], Heartbeat | None],
     shard: int,
     epoch: int,
     name: str | None,
@@ -138,7 +147,7 @@ def _leader(
         left = remaining if remaining is not None and remaining > 0 else None
         leads = left is not None
     elif elected_by == "neli":
-        heartbeat = find_heartbeat()
+        heartbeat = find_heartbeat(shard)
         leads = None if heartbeat is None else heartbeat.is_fresh and heartbeat.name == name
     return Leader(shard, name, epoch, since, elected_by, left, leads)
 
@@ -149,7 +158,8 @@ def find_problems(status: Status, thresholds: Thresholds) -> list[str]:
     for leader in status.leaders:
         if leader.leads is False and status.backlog:
             last = f"the last was {leader.name}; " if leader.name else ""
-            problems.append(f"nobody leads, though rows wait; {last}run: windrow relay")
+            what = f" shard {leader.shard}" if status.shards > 1 else ""
+            problems.append(f"nobody leads{what}, though rows wait; {last}run: windrow relay")
     max_age, max_backlog = thresholds.max_age, thresholds.max_backlog
     if max_age is not None and (status.oldest_age or 0.0) > max_age:
         problems.append(

@@ -5,7 +5,12 @@ SELECT epoch.shard, epoch.epoch, epoch.leader, epoch.raised_at, COALESCE(lease.e
          extract(epoch FROM lease.expires_at - clock_timestamp())::float8
        END
 FROM {epoch} AS epoch LEFT JOIN {lease} AS lease USING (shard)
+WHERE epoch.shard < epoch.shards
 ORDER BY epoch.shard;
+
+-- plan --
+-- How the outbox is divided.
+SELECT generation, shards, unsettled FROM {epoch} WHERE shard = 0;
 
 -- backlog --
 -- How much waits, since when, and how much of it is taken. Bounded: a count of millions would be a

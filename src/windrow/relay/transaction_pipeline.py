@@ -36,6 +36,7 @@ from windrow.relay.batch_machine import (
     TargetFenced,
     Unnamed,
 )
+from windrow.relay.doorbell import Doorbell
 from windrow.relay.errors import BatchesForgotten
 from windrow.relay.events import DatabaseLost, LaneHeld, RecordBuried, RecordFailed, TargetLost
 from windrow.relay.failure import Failure, FailureKind
@@ -97,6 +98,12 @@ class BatchTarget(Protocol):
     def read_back(self) -> ReadBack | CommitUnknown:
         """Which batch was committed last."""
 
+    def prepare(self, batch: BatchName, rows: Sequence[Marked]) -> None:
+        """Do of ``publish`` what the next leader can undo; the batch may come to be another."""
+
+    def discard(self) -> None:
+        """Undo what was prepared, if anything was."""
+
     def publish(
         self, batch: BatchName, rows: Sequence[Marked]
     ) -> Committed | Rejected | CommitUnknown:
@@ -116,6 +123,7 @@ class TransactionPipeline:
         policy_of: Callable[[str], Policy] = lambda topic: Policy(),
         emit: Callable[[telemetry.Event], None] = lambda event: None,
         pace: Pace | None = None,
+        doorbell: Doorbell | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store, self._target, self._machine = store, target, machine
@@ -123,10 +131,10 @@ class TransactionPipeline:
         self._policy_of, self._emit = policy_of, emit
         self._pace = pace or Pace()
         self._clock = clock or SystemClock()
-        self._doorbell = threading.Event()
+        self._doorbell = doorbell or Doorbell()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name="windrow-batches", daemon=True)
-        self._reader = ThreadPoolExecutor(1, "windrow-look-ahead")
+        self._database = ThreadPoolExecutor(1, "windrow-database")
         self._ahead: tuple[BatchName, Future[list[Marked]]] | None = None
         self._sweeps = Pace(SWEEP_INTERVAL, SLOWEST_SWEEP, patience=SWEEP_INTERVAL)
         self._sweep_at = 0.0
@@ -181,11 +189,13 @@ class TransactionPipeline:
                 if isinstance(event, CommitUnknown):
                     self._emit(TargetLost(event.failure))
                 command = self._machine.handle(event)
+            # An open transaction would hold up whoever reads committed records.
+            self._target.discard()
         except BaseException as error:
             if not self._ended.is_set():
                 self.error = error
         finally:
-            self._reader.shutdown(cancel_futures=True)
+            self._database.shutdown(cancel_futures=True)
 
     # -- what the machine asks for ---------------------------------------------------------------
 
@@ -201,7 +211,6 @@ class TransactionPipeline:
                 return self._purge_and_mark(command)
             case Rest():
                 self._doorbell.wait(self._pace.on_empty(self._clock.monotonic()))
-                self._doorbell.clear()
                 return Rested()
             case Publish():
                 return self._publish(command)
@@ -237,22 +246,30 @@ class TransactionPipeline:
 
     def _purge_and_mark(self, command: PurgeAndMark) -> Event:
         self._ended.wait(command.delay)
-        batch = command.committed
-        name = None if batch is None else (batch.uuid, batch.count)
         ahead = self._take_ahead(command)
         try:
-            rows = self._store.purge_and_mark(
-                name, command.ids, command.next, self._batch_size, ahead
-            )
+            marking = self._database.submit(self._mark, command, ahead)
+            if ahead and command.next is not None:
+                self._target.prepare(BatchName(command.next, len(ahead)), ahead)
+            rows = marking.result()
+            if rows is not ahead:
+                self._target.discard()
         except (OutcomeUnknown, Unreachable) as error:
             self._emit(DatabaseLost(str(error), command.delay))
+            self._target.discard()
             return MarkFailed()
         self.delivered += len(command.ids)
         self._batch = rows
         if rows:
             self._pace.on_rows()
+            self._doorbell.on_rows()
         self._sweep()  # only now: before, a row could be of the batch in doubt
         return BatchMarked(rows)
+
+    def _mark(self, command: PurgeAndMark, ahead: Sequence[Marked]) -> Sequence[Marked]:
+        batch = command.committed
+        name = None if batch is None else (batch.uuid, batch.count)
+        return self._store.purge_and_mark(name, command.ids, command.next, self._batch_size, ahead)
 
     def _publish(self, command: Publish) -> Event:
         self.leader = command.batch.uuid
@@ -266,15 +283,16 @@ class TransactionPipeline:
 
     # -- reading ahead ---------------------------------------------------------------------------
     #
-    # With a backlog the database would stand still while the target works. So the next rows are
-    # read meanwhile, and named once the batch before them is purged. Only read: to name them
-    # early would put two batches in doubt.
+    # With a backlog the database would stand still while the target works, and the other way
+    # round. So the next rows are read while a batch is published, and prepared at the target while
+    # the database names them. Never named early, nor committed before they are named: both would
+    # put two batches in doubt.
 
     def _look_ahead(self, command: Publish) -> None:
         beside = [row.id for row in command.rows]
         self._ahead = (
             command.batch,
-            self._reader.submit(self._store.look_ahead, beside, self._batch_size),
+            self._database.submit(self._store.look_ahead, beside, self._batch_size),
         )
 
     def _take_ahead(self, command: PurgeAndMark) -> Sequence[Marked]:

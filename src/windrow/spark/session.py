@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,18 +20,25 @@ from windrow.embedded.ports import LOOPBACK
 from windrow.embedded.process import find_program
 from windrow.embedded.reaper import reaper
 from windrow.extras import require
+from windrow.spark import class_archive
 from windrow.spark.errors import SessionExists
+from windrow.spark.forks import Forks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JVM_EXIT_TIMEOUT: Final = 30.0
+JVM_EXIT_TIMEOUT: Final = 60.0
 _DIRECTORY: Final = "spark.windrow.directory"
 _JARS: Final = "spark.jars"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PYTHON: Final = "PYSPARK_PYTHON"
+_LOCAL_IP: Final = "SPARK_LOCAL_IP"
 _CHECKPOINT_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+
+_forks: Final[dict[Path, Forks]] = {}
+"""Of the session whose files lie there; a process has one at a time."""
 
 
 def build_session(
@@ -61,9 +69,12 @@ def build_session(
     jars = jar_files("spark-kafka") if kafka else []
     directory = create_directory("spark")
     settings = session_settings(master, directory, jars, conf or {})
-    _prepare_environment(master)
+    settings[_JAVA_OPTIONS] = f"{class_archive.java_options()} {settings[_JAVA_OPTIONS]}"
     builder = sql.SparkSession.builder.appName(app_name).master(master).config(map=settings)
-    session: SparkSession = builder.getOrCreate()
+    with _environment(master, directory):
+        session: SparkSession = builder.getOrCreate()
+    if directory in _forks:
+        _forks[directory].wait_until_listening()
     _guard_jvm()
     return session
 
@@ -82,6 +93,7 @@ def stop_session(session: SparkSession) -> None:
     gateway.proc.stdin.close()
     gateway.proc.wait(JVM_EXIT_TIMEOUT)
     reaper.release_group(gateway.proc.pid)
+    _stop_forks(directory)
     remove_directory(directory)
 
 
@@ -121,14 +133,43 @@ def session_settings(
 
 def is_on_this_machine(master: str) -> bool:
     """Whether all of Spark runs here, so that nothing has to be reached from elsewhere."""
-    return master.startswith("local") or f"//{LOOPBACK}:" in master
+    return _is_local(master) or f"//{LOOPBACK}:" in master
 
 
-def _prepare_environment(master: str) -> None:
-    """What Spark takes from the environment alone; a value that is there stays."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+@contextmanager
+def _environment(master: str, directory: Path) -> Iterator[None]:
+    """What Spark takes from the environment alone, while it starts; a value that is there stays."""
+    before = {name: os.environ.get(name) for name in (_PYTHON, _LOCAL_IP)}
     if is_on_this_machine(master):
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        os.environ.setdefault(_LOCAL_IP, LOOPBACK)
+    if os.environ.get(_PYTHON, sys.executable) == sys.executable:
+        os.environ[_PYTHON] = str(_start_forks(directory) if _is_local(master) else sys.executable)
+    try:
+        yield
+    except BaseException:
+        _stop_forks(directory)
+        raise
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _is_local(master: str) -> bool:
+    """Whether all of Spark is one process; elsewhere what it is to run has to be shipped first."""
+    return master.startswith("local")
+
+
+def _start_forks(directory: Path) -> Path:
+    _forks[directory] = forks = Forks.start(directory)
+    return forks.program
+
+
+def _stop_forks(directory: Path) -> None:
+    if directory in _forks:
+        _forks.pop(directory).stop()
 
 
 def _guard_jvm() -> None:

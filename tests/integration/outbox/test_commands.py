@@ -62,10 +62,35 @@ def test_init_makes_an_outbox_that_check_finds_nothing_wrong_with(run: Run) -> N
         "applied: 0001 goharvest",
         "applied: 0002 extension",
         "applied: 0003 companions",
+        "applied: 0004 shards",
+        "applied: 0005 doorbell",
+        "applied: 0006 source",
     ]
     assert run("init") == (0, "outbox outbox is up to date\n", "")
     assert run("check") == (0, "outbox outbox is as it should be\n", "")
     assert run("check", "--json") == (0, "[]\n", "")
+
+
+def test_outbox_for_competing_relays_is_made_with_their_indexes(
+    run: Run, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    monkeypatch.setenv("WINDROW__RELAY__MODE", "competing")
+    monkeypatch.setenv("WINDROW__RELAY__HTTP__URL", "http://127.0.0.1:1/receive")
+    code, out, _ = run("check", "--json")
+    assert code == 1
+    assert [finding["subject"] for finding in json.loads(out)] == [
+        "index outbox_untried",
+        "index outbox_topics",
+        "index outbox_again",
+    ]
+    assert run("init") == (0, "outbox outbox is up to date\n", "")
+    assert run("check") == (0, "outbox outbox is as it should be\n", "")
+    assert 'CREATE INDEX IF NOT EXISTS "outbox_again"' in run("init", "--print")[1]
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP INDEX outbox_again")
+        connection.execute(json.loads(run("check", "--json")[1])[0]["next"])
+    assert run("check")[0] == 0
 
 
 def test_migrate_tells_what_it_would_do_does_it_and_is_done(run: Run, database: str) -> None:
@@ -73,12 +98,12 @@ def test_migrate_tells_what_it_would_do_does_it_and_is_done(run: Run, database: 
         connection.execute(migrations()[0].statement(Table()))
     code, out, _ = run("migrate", "--dry-run", "--json")
     assert code == 0
-    assert [step["number"] for step in json.loads(out)] == [1, 2, 3]
+    assert [step["number"] for step in json.loads(out)] == [1, 2, 3, 4, 5, 6]
     code, out, _ = run("migrate", "--dry-run")
     assert out.splitlines()[0] == "would be applied: 0001 goharvest"
     assert run("check")[0] == 1
     code, out, _ = run("migrate")
-    assert (code, out.splitlines()[-1]) == (0, "applied: 0003 companions")
+    assert (code, out.splitlines()[-1]) == (0, "applied: 0006 source")
     assert run("migrate") == (0, "outbox outbox is up to date\n", "")
 
 
@@ -110,7 +135,13 @@ def test_check_exits_one_with_each_problem_and_the_next_command(run: Run, databa
 def test_companions_only_leaves_the_outbox_as_it_is(run: Run, database: str) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(migrations()[0].statement(Table()))
-        assert run("init", "--companions-only")[1] == "applied: 0003 companions\n"
+        out = run("init", "--companions-only")[1]
+        assert out.splitlines() == [
+            "applied: 0003 companions",
+            "applied: 0004 shards",
+            "applied: 0005 doorbell",
+            "applied: 0006 source",
+        ]
         row = connection.execute(
             "SELECT count(*) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attnum > 0"
         ).fetchone()

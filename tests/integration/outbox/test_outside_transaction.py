@@ -74,6 +74,7 @@ OUTSIDE: dict[str, SyncKind] = {
 }
 
 
+@pytest.mark.proves("outbox-atomic")
 @pytest.mark.parametrize("kind", OUTSIDE)
 def test_outside_a_transaction_every_way_in_is_refused(
     shared_outbox: OutboxDatabase, kind: str

@@ -21,6 +21,7 @@ from tests.integration.outbox.writers import (
 from windrow.outbox import Outbox, Record
 
 
+@pytest.mark.proves("outbox-atomic")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_after_the_commit_the_outbox_holds_exactly_the_records(
     shared_outbox: OutboxDatabase, writer: str
@@ -32,6 +33,7 @@ def test_after_the_commit_the_outbox_holds_exactly_the_records(
         empty(shared_outbox)
 
 
+@pytest.mark.proves("outbox-atomic")
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_rollback_leaves_nothing(shared_outbox: OutboxDatabase, writer: str) -> None:
     for how in HOWS:

@@ -7,8 +7,8 @@ from collections import defaultdict
 
 from tests.fixtures.relaying import OutboxDatabase, RelayKit, Seen, consume, wait_for
 from windrow.config import Config
-from windrow.relay.assembly import build_relay
 from windrow.relay.events import LaneHeld, LeaderAcquired, LeaderRevoked
+from windrow.relay.service import Relay
 
 
 def by_key(messages: list[Seen]) -> dict[str, list[str | None]]:
@@ -103,7 +103,7 @@ def test_a_relay_lives_in_an_event_loop_without_holding_it_up(
 
     async def run() -> int:
         turns = 0
-        async with build_relay(config):
+        async with Relay(config):
             while outbox.count():
                 turns += 1
                 await asyncio.sleep(0.01)

@@ -140,12 +140,10 @@ def test_members_that_start_at_once_make_one_leader_topic(booth: Booth) -> None:
     assert partitions_of(booth.bootstrap, booth.topic) == 1
 
 
-def test_a_leader_topic_with_too_few_partitions_is_refused_with_the_command_to_run(
-    booth: Booth,
-) -> None:
+def test_a_leader_topic_with_too_few_partitions_is_given_more(booth: Booth) -> None:
     create_topic(booth.bootstrap, booth.topic, partitions=2)
-    with pytest.raises(LeaderTopicUnusable, match=r"2 partitions for 3 shards; run: .*-partitions"):
-        booth.election(shards=3).open()
+    booth.election(shards=3).open()
+    assert partitions_of(booth.bootstrap, booth.topic) == 3
 
 
 def test_kafkas_own_topic_is_refused_as_a_leader_topic(booth: Booth) -> None:
@@ -523,15 +521,20 @@ def test_a_broker_that_was_killed_and_came_back_elects_again(
 
 
 @pytest.fixture
+def heartbeat_timeout() -> float:
+    return TIMING.heartbeat_timeout
+
+
+@pytest.fixture
 def processes(
-    booth: Booth, outbox: OutboxDatabase, tmp_path: Path
+    booth: Booth, outbox: OutboxDatabase, tmp_path: Path, heartbeat_timeout: float
 ) -> Iterator[list[ProcessContender]]:
     """Two contenders in processes of their own, the first of them leading."""
     settings = {
         "dsn": outbox.dsn,
         "bootstrap": booth.bootstrap,
         "group": booth.group,
-        "heartbeat_timeout": TIMING.heartbeat_timeout,
+        "heartbeat_timeout": heartbeat_timeout,
     }
     with ExitStack() as stack:
         started: list[ProcessContender] = []
@@ -553,26 +556,29 @@ def test_a_killed_leader_is_succeeded_when_its_session_has_expired(
     claims = check_disjoint(processes)
     taken = claims[-1].begin - killed_at
     print(f"NELI take-over after kill -9: {taken:.2f} s, session {SESSION:.1f} s")
-    assert TIMING.heartbeat_timeout < taken < SESSION + 1.5
+    # Within the session, but for how busy the machine is.
+    assert TIMING.heartbeat_timeout < taken < SESSION + 1.0
 
 
+# A busy machine may starve the other of its heartbeats for a second, with nobody disturbing it.
+@pytest.mark.parametrize("heartbeat_timeout", [3.0])
 def test_a_leader_that_slept_past_its_session_wakes_up_as_no_leader(
-    processes: list[ProcessContender],
+    processes: list[ProcessContender], heartbeat_timeout: float
 ) -> None:
     """A heartbeat out of its buffer is no fresh one; goneli leads for another 5 s on it."""
-    for _ in range(2):
-        sleeper = leader_of(processes)
-        other = next(p for p in processes if p is not sleeper)
-        sleeper.pause()
-        paused_at = time.monotonic()
-        leader_of([other], timeout=SESSION + 5.0)
-        print(f"NELI take-over after SIGSTOP: {time.monotonic() - paused_at:.2f} s")
-        woken = sleeper.wake(3.0)
-        assert not any(note.is_valid for note in woken)
-        assert leads(other)
-        epochs = {note.epoch for note in other.notes() if note.at > woken[0].at}
-        assert len(epochs) == 1  # it was not disturbed either
-        check_disjoint(processes)
+    session = NeliTiming(heartbeat_timeout=heartbeat_timeout).session_timeout
+    sleeper = leader_of(processes)
+    other = next(p for p in processes if p is not sleeper)
+    sleeper.pause()
+    paused_at = time.monotonic()
+    leader_of([other], timeout=session + 5.0)
+    print(f"NELI take-over after SIGSTOP: {time.monotonic() - paused_at:.2f} s")
+    woken = sleeper.wake(heartbeat_timeout + 1.0)
+    assert not any(note.is_valid for note in woken)
+    assert leads(other)
+    epochs = {note.epoch for note in other.notes() if note.at > woken[0].at}
+    assert len(epochs) == 1  # it was not disturbed either
+    check_disjoint(processes)
 
 
 @pytest.mark.parametrize("share", [1.2, 3.0])
@@ -663,7 +669,8 @@ class Relays:
             assignor=assignor,
             timing=NeliTiming(heartbeat_timeout=2.0),
         )
-        relay = Relay(BarrierRoad(store, KafkaTarget(producer), bus), election, events=bus)
+        road = BarrierRoad(store, KafkaTarget(producer), bus)
+        relay = Relay.of(lambda shard: road, election, events=bus)
         bus.subscribe(lambda event: self.events.append((relay, event)))
         self.started.append(relay)
         return relay.start()

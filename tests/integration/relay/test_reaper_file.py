@@ -16,7 +16,7 @@ from windrow.config import Config, file_layer, resolve
 from windrow.embedded.kafka import create_topic
 from windrow.outbox.errors import WrongSchema
 from windrow.outbox.schema import migrate
-from windrow.relay.assembly import build_relay, kafka_properties
+from windrow.relay.assembly import kafka_properties
 from windrow.relay.election.errors import LeaderTopicUnusable
 from windrow.relay.events import LeaderAcquired, LeaderRevoked, MeterRead
 from windrow.relay.heartbeats import find_heartbeat
@@ -82,7 +82,7 @@ class Reapers:
     def build(self, more: str = "", limits: str = "") -> Relay:
         bus = EventBus()
         bus.subscribe(self.events.append)
-        return build_relay(self.config(f"  name: node-{len(self.relays)}\n{more}", limits), bus)
+        return Relay(self.config(f"  name: node-{len(self.relays)}\n{more}", limits), bus)
 
     def start(self, more: str = "") -> Relay:
         relay = self.build(more)
@@ -179,9 +179,9 @@ def test_the_leader_is_seen_by_its_heartbeat(
     relay, config = reapers.start(), reapers.config()
     wait_for(lambda: relay.is_leader, "it leads")
 
-    def look() -> Any:
+    def look(shard: int) -> Any:
         base = kafka_properties(config)
-        return find_heartbeat(base, f"{reapers.group}.neli", session_timeout=2.1)
+        return find_heartbeat(base, f"{reapers.group}.neli", session_timeout=2.1, shard=shard)
 
     with opened(goharvest) as desk:
         (leader,) = read_status(desk, elected_by="neli", find_heartbeat=look).leaders

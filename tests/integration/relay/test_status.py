@@ -92,7 +92,7 @@ def test_a_leader_that_kafka_elected_is_known_by_its_heartbeat(
 ) -> None:
     with outbox.connect() as connection:
         connection.execute("UPDATE outbox_epoch SET epoch = 3, leader = 'relay-0'")
-    (leader,) = read_status(desk, elected_by="neli", find_heartbeat=lambda: heartbeat).leaders
+    (leader,) = read_status(desk, elected_by="neli", find_heartbeat=lambda shard: heartbeat).leaders
     assert (leader.leads, leader.elected_by) == (leads, "neli")
 
 

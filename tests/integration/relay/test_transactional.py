@@ -28,7 +28,7 @@ def transactions(kafka: str, identity: str) -> KafkaTransactions:
     target = KafkaTransactions(
         {"bootstrap.servers": kafka}, transactional_id=identity, state_topic=f"state-{identity}"
     )
-    target.ensure_state_topic()
+    target.open()
     return target
 
 
@@ -96,7 +96,7 @@ def test_reading_back_goes_past_aborted_transactions_to_the_very_end(
 ) -> None:
     target = transactions(kafka, relay_kit.identity)
     assert target.fence() is None
-    assert target.read_back() == ReadBack(None)
+    wait_for(lambda: target.read_back() == ReadBack(None), "the state topic is served")
     last = BatchName(uuid4(), 0)
     assert target.publish(last, []) == Committed()
     for _ in range(40):  # more than the first look goes back over

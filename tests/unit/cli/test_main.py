@@ -162,7 +162,11 @@ def test_config_show_names_the_source_of_every_value(
     rows = {row["key"]: (row["value"], row["source"]) for row in json.loads(out)}
     assert rows.pop("relay.drain_timeout") == ("10s", "default")
     assert rows.pop("database.answer_timeout") == ("10s", "default")
-    assert {k: v for k, v in rows.items() if not k.startswith(("kafka.", "relay."))} == {
+    assert {
+        k: v
+        for k, v in rows.items()
+        if not k.startswith(("graph.", "kafka.", "relay.", "journal."))
+    } == {
         "database.password": (None, "default"),
         "database.dsn": ("postgresql://anna:***@db/shop", "windrow.toml"),
         "database.table": ("from_environment", "environment WINDROW__DATABASE__TABLE"),

@@ -77,7 +77,7 @@ def test_password_kept_apart_replaces_the_one_in_the_dsn(
         "postgresql://db/shop?passwrd=q7pass",
         "postgresql://db/shop?password",
         "postgresql://db/shop?password=q7=pass",
-        "mysql://anna:q7pass@db/shop",
+        "oracle://anna:q7pass@db/shop",
         "host=db password=my q7pass",  # libpq: missing "=" after "q7pass"
         "host=db password=my pass=q7word",  # libpq: invalid connection option "pass"
         "host=db password='q7pass",
@@ -138,3 +138,34 @@ def test_address_names_host_and_port_and_nobody(written: str, address: str) -> N
 def test_dsn_survives_pickling_whole() -> None:
     dsn = Dsn("postgresql://anna:q7@db/shop")
     assert pickle.loads(pickle.dumps(dsn)) == dsn
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
+@given(password=PASSWORDS)
+def test_address_of_mysql_hides_its_password_too(scheme: str, password: str) -> None:
+    quoted = quote(password, safe="")
+    dsn = Dsn(f"{scheme}://anna:{quoted}@db.example/shop?unix_socket=/run/db.sock")
+    assert str(dsn) == f"{scheme}://anna:***@db.example/shop?unix_socket=/run/db.sock"
+    assert dsn.system == "mysql"
+    assert dsn.address == "/run/db.sock"
+    assert password not in dsn.hide_in(f"access denied with {password}")
+    replaced = dsn.with_password(Secret("other"))
+    assert replaced.reveal() == f"{scheme}://anna:other@db.example/shop?unix_socket=/run/db.sock"
+
+
+def test_address_of_mysql_takes_no_unknown_option() -> None:
+    with pytest.raises(ValueError, match="MySQL's driver does not know"):
+        Dsn("mysql://anna@db/shop?sslmode=require")
+
+
+def test_address_of_sqlite_is_its_file() -> None:
+    dsn = Dsn("sqlite:////var/lib/shop.db")
+    assert (dsn.system, dsn.address) == ("sqlite", "/var/lib/shop.db")
+    assert dsn.with_password(Secret("other")) == dsn
+    with pytest.raises(ValueError, match="names no file"):
+        Dsn("sqlite:///")
+
+
+def test_every_other_address_is_of_postgresql() -> None:
+    assert Dsn("postgresql://anna@db/shop").system == "postgresql"
+    assert Dsn("host=db dbname=shop").system == "postgresql"

@@ -152,15 +152,16 @@ def test_process_environment_is_read_when_no_other_is_given(
     assert load().config.http.port == 9464
 
 
+@pytest.mark.proves("secrets-redacted")
 def test_effective_configuration_never_prints_its_secrets() -> None:
     environ = {
-        "WINDROW__DATABASE__DSN": "postgresql://anna:q7secret@db/shop",
-        "WINDROW__DATABASE__PASSWORD": "q8secret",
+        "WINDROW__DATABASE__DSN": "postgresql://anna:q7hidden@db/shop",
+        "WINDROW__DATABASE__PASSWORD": "q8hidden",
     }
     resolved = load(environ=environ)
     printed = f"{resolved!r} {resolved.config} {resolved.config.model_dump_json()}"
-    assert "secret" not in printed
-    assert resolved.config.database.dsn.reveal() == "postgresql://anna:q8secret@db/shop"
+    assert "hidden" not in printed
+    assert resolved.config.database.dsn.reveal() == "postgresql://anna:q8hidden@db/shop"
 
 
 def test_file_may_hold_keys_that_are_no_text() -> None:

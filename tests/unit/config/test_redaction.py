@@ -97,9 +97,9 @@ def test_hiding_twice_changes_nothing_more(text: str) -> None:
 )
 def test_long_text_takes_no_longer_than_its_length_deserves(unit: str) -> None:
     """Log lines may be long, and some are written by whoever wants to stop us."""
-    began = time.monotonic()
+    began = time.process_time()
     redact(unit * 50_000)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_redaction_needs_nothing_but_the_standard_library() -> None:

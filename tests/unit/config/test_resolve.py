@@ -68,6 +68,7 @@ def test_strongest_layer_that_sets_a_key_wins_and_is_named(drawn: list[Layer]) -
         assert resolved.origin_of[dotted(path)] == (winner.origin if winner else "default")
 
 
+@pytest.mark.proves("config-strict")
 def test_flags_beat_environment_beats_file_beats_default() -> None:
     file = file_layer("windrow.toml", {"inner": {"count": 1, "name": "f", "wait": "3s"}})
     environment = environment_layer({"WINDROW__INNER__COUNT": "2", "WINDROW__INNER__NAME": "e"})
@@ -83,6 +84,7 @@ def test_flags_beat_environment_beats_file_beats_default() -> None:
     }
 
 
+@pytest.mark.proves("config-strict")
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
@@ -260,6 +262,7 @@ PASSWORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=4).map(
 )
 
 
+@pytest.mark.proves("secrets-redacted")
 @given(
     password=PASSWORDS,
     path=st.sampled_from(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from typing import Any
 
 import pytest
@@ -13,13 +12,23 @@ from windrow.outbox.table import Table
 RECORD = Record("orders", "k", "v")
 
 
+class Oracle:
+    """Stands for a connection of a database that holds no outboxes."""
+
+    __module__ = "oracledb.connection"
+
+    def cursor(self) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def rollback(self) -> None: ...
+
+
 def test_another_database_is_refused_by_its_name() -> None:
-    connection = sqlite3.connect(":memory:")
     with pytest.raises(
-        UnsupportedConnection, match=r"cannot stash on a sqlite3 Connection: .* in PostgreSQL"
+        UnsupportedConnection, match=r"cannot stash on a oracledb Oracle: .* in PostgreSQL"
     ):
-        Outbox().stash(connection, RECORD)
-    connection.close()
+        Outbox().stash(Oracle(), RECORD)
 
 
 @pytest.mark.parametrize("thing", [object(), None, "postgresql://localhost"])

@@ -49,6 +49,7 @@ def test_text_with_a_nul_becomes_bytes_which_can_hold_it() -> None:
     assert Record("orders", value="a\x00b").value == b"a\x00b"
 
 
+@pytest.mark.proves("logs-without-payloads")
 def test_the_text_form_shows_no_payload() -> None:
     record = Record("orders", "k", "secret", {"h": "secret"}, timestamp=datetime.now(UTC))
     assert "secret" not in repr(record)

@@ -19,9 +19,10 @@ def test_migrations_are_numbered_without_a_gap() -> None:
 
 def test_steps_that_leave_the_outbox_alone_name_only_its_companions() -> None:
     steps = migrations(companions_only=True)
-    assert [step.name for step in steps] == ["companions"]
-    assert Table().sql not in steps[0].statement(Table())
-    assert all(f'"outbox_{name}"' in steps[0].statement(Table()) for name in COMPANIONS)
+    assert [step.name for step in steps] == ["companions", "shards", "doorbell", "source"]
+    statements = "".join(step.statement(Table()) for step in steps)
+    assert Table().sql not in statements
+    assert all(f'"outbox_{name}"' in statements for name in COMPANIONS)
 
 
 def test_the_script_is_one_transaction_that_writes_down_every_step() -> None:
@@ -32,11 +33,14 @@ def test_the_script_is_one_transaction_that_writes_down_every_step() -> None:
     assert text.count('INSERT INTO "shop"."outbox_migrations"') == len(migrations())
 
 
+ADDING = ("GRANT INSERT ON", "GRANT SELECT (id) ON", 'GRANT SELECT ON "outbox_doorbell"')
+
+
 def test_the_writer_may_only_add_and_the_reader_may_only_look() -> None:
     roles = Roles("w", "r", "s")
     for statement in grants(Table(), roles):
         if statement.endswith('TO "w";'):
-            assert statement.startswith(("GRANT INSERT ON", "GRANT SELECT (id) ON"))
+            assert statement.startswith(ADDING)
         if statement.endswith('TO "s";'):
             assert statement.startswith("GRANT SELECT ")
             assert "kafka_value" not in statement

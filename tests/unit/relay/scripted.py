@@ -78,7 +78,9 @@ class ScriptedStore:
     def close(self) -> None:
         self._called("close")
 
-    def enter_epoch(self, epoch: int, shard: int = 0) -> None:
+    def enter_epoch(
+        self, epoch: int, shard: int = 0, *, shards: int = 1, generation: int = 1
+    ) -> None:
         self._called("enter_epoch")
 
     def check_fence(self) -> None:
@@ -257,7 +259,7 @@ class Stage:
             policy_of=lambda topic: policy,
             delivery_timeout=0.0,
         )
-        return Relay(road, self.election, events=self.bus, margin=0.0, **more)
+        return Relay.of(lambda shard: road, self.election, events=self.bus, margin=0.0, **more)
 
     @contextmanager
     def running(self, **more: Any) -> Iterator[Relay]:

@@ -10,9 +10,11 @@ import pytest
 from windrow.config import Config, Database, Dsn
 from windrow.config.relay import Election, Kafka, Relay
 from windrow.errors import InvalidValue
-from windrow.relay.assembly import build_relay, relay_name
+from windrow.relay import service
+from windrow.relay.assembly import relay_name
 from windrow.relay.election.errors import ForcedProperty
-from windrow.relay.election.neli import NeliElection
+from windrow.relay.election.shared_neli import SharedNeli
+from windrow.relay.road import BarrierRoad
 
 
 def neli_config(**properties: str) -> Config:
@@ -21,10 +23,10 @@ def neli_config(**properties: str) -> Config:
 
 
 def test_an_election_by_kafka_is_built_from_the_configuration_and_closed() -> None:
-    relay = build_relay(neli_config())
+    relay = service.Relay(neli_config())
     election = relay._election
-    assert isinstance(election, NeliElection)
-    settings = election._settings
+    assert isinstance(election, SharedNeli)
+    settings = election._neli._settings
     assert (settings.group, settings.leader_topic) == ("my-app", "my-app.neli")
     assert (settings.name, settings.assignor, settings.shards) == ("node", "range", 1)
     assert settings.timing.session_timeout == 15.0
@@ -33,13 +35,15 @@ def test_an_election_by_kafka_is_built_from_the_configuration_and_closed() -> No
 
 def test_what_the_election_forces_is_refused_when_the_relay_is_built() -> None:
     with pytest.raises(ForcedProperty, match=r"cannot override configuration 'group\.id'"):
-        build_relay(neli_config(**{"group.id": "mine"}))
+        service.Relay(neli_config(**{"group.id": "mine"}))
 
 
 def test_the_configured_database_and_table_are_the_ones_that_are_used() -> None:
     database = Database(dsn=Dsn("postgresql://me@there:7/db"), table="app.events")
-    relay = build_relay(Config(database=database))
-    store = relay._road.store  # type: ignore[attr-defined]
+    relay = service.Relay(Config(database=database))
+    road = relay._parts.road_of(0)
+    assert isinstance(road, BarrierRoad)
+    store = road.store
     assert str(store.table) == "app.events"
     assert store._reading._dsn == "postgresql://me@there:7/db"
 
@@ -79,4 +83,4 @@ def test_a_delivery_timeout_cannot_be_put_in_past_the_relay(section: str, key: s
     """It would outlast the right to lead, and nobody would know."""
     kafka = Kafka.model_validate({section: {key: 300_000}})
     with pytest.raises(InvalidValue, match=r"set relay\.delivery_timeout"):
-        build_relay(Config(kafka=kafka))
+        service.Relay(Config(kafka=kafka))

@@ -38,11 +38,11 @@ def test_an_event_of_leadership_gives_the_leaders_id(
 
 
 def test_a_revoked_leader_has_a_text() -> None:
-    assert str(LeaderRevoked(7)) == "LeaderRevoked(epoch=7)"
+    assert str(LeaderRevoked(7)) == "LeaderRevoked(epoch=7, shard=0)"
 
 
 def test_a_fenced_leader_has_a_text() -> None:
-    assert str(LeaderFenced(7, 3)) == "LeaderFenced(epoch=7, records_in_flight=3)"
+    assert str(LeaderFenced(7, 3)) == "LeaderFenced(epoch=7, records_in_flight=3, shard=0)"
 
 
 def test_a_reading_of_the_meter_has_its_numbers_in_its_text() -> None:

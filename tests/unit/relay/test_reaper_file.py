@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from windrow.config import Config, Dsn, Secret, file_layer, resolve
 from windrow.errors import ConfigError, InvalidValue, UnknownKey, UnreadableConfig
+from windrow.go_duration import MILLISECOND, SECOND, format_go_duration, parse_go_duration
 from windrow.relay.election.errors import ForcedProperty
 from windrow.relay.errors import InvalidReaperFile
 from windrow.relay.go_dsn import as_libpq
-from windrow.relay.go_duration import MILLISECOND, SECOND, format_go_duration, parse_go_duration
 from windrow.relay.reaper_config import Translation, translate
 from windrow.relay.reaper_file import LIMITS, ReaperFile, parse_reaper, validate, with_defaults
 

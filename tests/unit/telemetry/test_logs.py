@@ -246,6 +246,7 @@ def log_everywhere(text: str, value: object) -> None:
         foreign.error("failed: %s", raised, stack_info=True)
 
 
+@pytest.mark.proves("secrets-redacted")
 @settings(deadline=None)
 @given(data=st.data(), secret=SECRETS, format=st.sampled_from(["console", "json"]))
 def test_no_secret_is_in_any_line(data: st.DataObject, secret: str, format: Format) -> None:

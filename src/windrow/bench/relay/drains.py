@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from uuid import uuid4
 
-from windrow.bench.relay.stage import Stage, cpu_seconds
+from windrow.bench.processor_time import cpu_seconds
+from windrow.bench.relay.stage import NO_ROOM, ROOM_FOR_MARKS, Settings, Stage
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.table import Table
 
@@ -21,32 +22,40 @@ class Drain:
     """Microseconds of the relay for each record."""
     postgres_cpu: float
     """Microseconds of PostgreSQL for each record."""
+    rows_per_purge: float
 
 
-def drain(stage: Stage, rows: int, keys: int, **settings: str) -> Drain:
-    """Fill, relay, check at a consumer; the clock runs from the first read to the last purge."""
+def drain(stage: Stage, rows: int, keys: int, settings: Settings, *, analyse: bool = True) -> Drain:
+    """Fill, relay, check at a consumer; the clock runs from the word "go" to the last purge.
+
+    The relay has relayed a record before, so that it is connected and knows its way; then it waits
+    at a pause, looking often whether that is over.
+    """
+    stage.fillfactor = NO_ROOM if settings.get("relay.reader") == "diff" else ROOM_FOR_MARKS
     topic = stage.new_topic()
-    stage.fill(topic, rows, keys)
-    stage.pause()
-    with stage.relay(**settings) as relay:
-        stage.wait(lambda: warm(stage), "the relay has warmed up", step=0.05)
+    with stage.relay({**settings, "relay.polling.slow": "10ms"}) as relay:
+        stage.fill(topic, 1, 1)
+        stage.go()
+        stage.wait(stage.is_empty, "a first record is relayed", step=0.02)
+        stage.pause()
+        topic = stage.new_topic()
+        stage.fill(topic, rows, keys, analyse=analyse)
         began = time.perf_counter()
         relay_before, postgres_before = cpu_seconds(relay.pid), stage.postgres_cpu()
+        purges_before, _ = stage.purges()
         stage.go()
-        stage.wait(stage.is_empty, f"{rows} rows are relayed")
+        stage.wait_until_relayed(topic, rows)
         seconds = time.perf_counter() - began
         relay_cpu = cpu_seconds(relay.pid) - relay_before
         postgres_cpu = stage.postgres_cpu() - postgres_before
+        purges = stage.purges()[0] - purges_before
     stage.check_arrival(topic, rows)
-    return Drain(rows / seconds, relay_cpu / rows * 1e6, postgres_cpu / rows * 1e6)
-
-
-def warm(stage: Stage) -> bool:
-    """The relay has connected to the database with all its sessions."""
-    (count,) = stage.connection.execute(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-    ).fetchone()
-    return bool(count >= 3)
+    return Drain(
+        rate=rows / seconds,
+        relay_cpu=relay_cpu / rows * 1e6,
+        postgres_cpu=postgres_cpu / rows * 1e6,
+        rows_per_purge=rows / max(purges, 1),
+    )
 
 
 def raw_rate(stage: Stage, rows: int, keys: int) -> float:

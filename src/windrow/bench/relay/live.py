@@ -8,7 +8,8 @@ import threading
 import time
 from statistics import median, quantiles
 
-from windrow.bench.relay.stage import PARTITIONS, Stage, cpu_seconds
+from windrow.bench.processor_time import cpu_seconds
+from windrow.bench.relay.stage import PARTITIONS, Settings, Stage
 from windrow.extras import require
 
 WRITER = """
@@ -21,14 +22,14 @@ with psycopg.connect(dsn, autocommit=True) as connection:
     for n in range(int(rate * seconds)):
         due = began + n / rate
         while (wait := due - time.time()) > 0:
-            time.sleep(wait)
+            time.sleep(wait)  # to keep the rate
         connection.execute(insert, (topic, f"key-{n % 1000}", "0" * 1000), prepare=True)
         # The commit is over: its moment goes into the next record's value, for the reader.
         print(n, time.time(), flush=False)
 """
 
 
-def delays(stage: Stage, rate: int, seconds: float, **settings: str) -> tuple[float, float]:
+def delays(stage: Stage, rate: int, seconds: float, settings: Settings) -> tuple[float, float]:
     """Median and 99th percentile, in milliseconds, from a row's commit to its consumer."""
     kafka = require("confluent_kafka")
     topic = stage.new_topic()
@@ -48,7 +49,7 @@ def delays(stage: Stage, rate: int, seconds: float, **settings: str) -> tuple[fl
                     arrived.setdefault(message.key(), []).append(time.time())
                     count += 1
 
-    with stage.relay(**settings):
+    with stage.relay(settings):
         reader = threading.Thread(target=consume, daemon=True)
         reader.start()
         argv = [stage.postgres.dsn(), topic, str(rate), str(seconds)]
@@ -75,15 +76,15 @@ def _delays(written: str, arrived: dict[bytes, list[float]]) -> tuple[float, flo
     return median(values), quantiles(values, n=100)[98]
 
 
-def idle(stage: Stage, seconds: float, **settings: str) -> tuple[float, float]:
+def idle(stage: Stage, seconds: float, settings: Settings) -> tuple[float, float]:
     """Statements a second and percent of a processor, of a relay with nothing to do."""
     stage.connection.execute("TRUNCATE outbox")
     stage.go()
-    with stage.relay(**settings) as relay:
+    with stage.relay(settings) as relay:
         time.sleep(5.0)  # it slows down by and by: only then it is idle
         statements, cpu = _transactions(stage), cpu_seconds(relay.pid)
-        time.sleep(seconds)
-        mine = 1  # the second look is a statement too
+        time.sleep(seconds)  # the span that is measured
+        mine = 2  # each look is two statements, one of them before it counts
         return (
             (_transactions(stage) - statements - mine) / seconds,
             (cpu_seconds(relay.pid) - cpu) / seconds * 100,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from windrow.bench.measurement import Figure, at_least, at_most
 from windrow.bench.parts import Progress
 from windrow.bench.relay.drains import Drain, drain, raw_rate
+from windrow.bench.relay.hard_times import cost, hand_over_gap, worst_mark
 from windrow.bench.relay.live import delays, idle
 from windrow.bench.relay.stage import Stage, stage
 
@@ -26,9 +27,9 @@ def measure(quick: bool, progress: Progress) -> list[Figure]:
 def _quick(on: Stage, progress: Progress) -> list[Figure]:
     rows = 60_000
     progress(0.2, f"draining {rows:,} rows, barrier mode")
-    barrier = [drain(on, rows, KEYS, **BARRIER)]
+    barrier = [drain(on, rows, KEYS, BARRIER)]
     progress(0.6, f"draining {rows:,} rows, transactional mode")
-    transactional = [drain(on, rows, KEYS, **TRANSACTIONAL)]
+    transactional = [drain(on, rows, KEYS, TRANSACTIONAL)]
     return [
         *_drained("barrier", barrier, 30_000),
         *_drained("transactional", transactional, 40_000),
@@ -43,11 +44,11 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
     for n in range(rounds):
         for name, settings in modes.items():
             progress(0.6 * n / rounds, f"round {n + 1} of {rounds}: draining {rows:,} rows, {name}")
-            drains[name].append(drain(on, rows, KEYS, **settings))
+            drains[name].append(drain(on, rows, KEYS, settings))
         raw.append(raw_rate(on, rows, KEYS))
     progress(0.6, "one hot key")
-    hot = _repeat(3, lambda: drain(on, 3_000, 1, **BARRIER).rate)
-    hot_transactional = _repeat(3, lambda: drain(on, 120_000, 1, **TRANSACTIONAL).rate)
+    hot = _repeat(3, lambda: drain(on, 3_000, 1, BARRIER).rate)
+    hot_transactional = _repeat(3, lambda: drain(on, 120_000, 1, TRANSACTIONAL).rate)
     barrier_ratio = [d.rate / r for d, r in zip(drains["barrier"], raw, strict=True)]
     return [
         *_drained("barrier", drains["barrier"], 30_000),
@@ -56,9 +57,32 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
         Figure(
             "drain, barrier, of the same SQL alone", "ratio", tuple(barrier_ratio), at_least(0.6)
         ),
+        Figure(
+            "drain, barrier, rows per purge",
+            "rows",
+            tuple(d.rows_per_purge for d in drains["barrier"]),
+            at_least(200),
+        ),
         Figure("one hot key, barrier", "records/s", hot, at_least(900)),
         Figure("one hot key, transactional", "records/s", hot_transactional, at_least(40_000)),
         *_live(on, progress),
+        *_hard_times(on, progress),
+    ]
+
+
+def _hard_times(on: Stage, progress: Progress) -> list[Figure]:
+    progress(0.85, "leaving while records come in")
+    stops = [hand_over_gap(on, 300, 8.0, BARRIER) for _ in range(3)]
+    progress(0.88, "300,000 rows with vacuum blocked")
+    marks = _repeat(3, lambda: worst_mark(on, 300_000, KEYS, BARRIER))
+    progress(0.92, "3,000,000 rows")
+    small = cost(on, 10_000, KEYS, 7, BARRIER)
+    large = cost(on, 3_000_000, KEYS, 1, BARRIER)
+    return [
+        Figure("clean hand-over, silence", "ms", tuple(gap for gap, _ in stops), at_most(1_000)),
+        Figure("clean hand-over, repeats", "records", tuple(n for _, n in stops), at_most(0)),
+        Figure("worst mark, vacuum blocked", "s", marks, at_most(1)),
+        Figure("cost of a record, 3M backlog to 10k", "ratio", (large / small,), at_most(1.2)),
     ]
 
 
@@ -95,14 +119,14 @@ def _live(on: Stage, progress: Progress) -> list[Figure]:
     ]
     for n, (name, rate, settings, goal) in enumerate(cases):
         progress(0.7 + 0.07 * n, f"delay at {rate} a second, {name}")
-        rounds = [delays(on, rate, 10.0, **settings) for _ in range(3)]
+        rounds = [delays(on, rate, 10.0, settings) for _ in range(3)]
         title = f"commit to consumer, {name}, {rate}/s"
         figures += [
             Figure(f"{title}, p50", "ms", tuple(p50 for p50, _ in rounds), at_most(goal)),
             Figure(f"{title}, p99", "ms", tuple(p99 for _, p99 in rounds)),
         ]
     progress(0.95, "idle")
-    rounds = [idle(on, 10.0, **BARRIER) for _ in range(2)]
+    rounds = [idle(on, 10.0, BARRIER) for _ in range(2)]
     return [
         *figures,
         Figure("idle, statements", "1/s", tuple(s for s, _ in rounds), at_most(2)),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from windrow.bench.errors import NotDelivered
+from windrow.bench.processor_time import cpu_seconds
 from windrow.embedded.kafka import KafkaBroker
 from windrow.embedded.postgres import PostgresServer
 from windrow.embedded.postgres_binaries import debian_binaries
@@ -23,7 +23,10 @@ from windrow.outbox.table import Table
 PARTITIONS = 10
 VALUE_BYTES = 1024
 PATIENCE = 300.0
-_TICK = os.sysconf("SC_CLK_TCK")
+ROOM_FOR_MARKS, NO_ROOM = 45, 100
+"""Fillfactors: what an outbox has, and what one is to have that nobody marks."""
+Settings = Mapping[str, str]
+"""What a relay is told by ``--set``."""
 
 FILL = """
 INSERT INTO outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys,
@@ -58,6 +61,8 @@ class Stage:
     postgres: PostgresServer
     kafka: KafkaBroker
     connection: Any
+    fillfactor: int = ROOM_FOR_MARKS
+    """How full pages are when rows are written."""
     _topics: int = 0
     _consumers: list[Any] = field(default_factory=list)
 
@@ -68,13 +73,44 @@ class Stage:
         self.kafka.create_topic(name, partitions=PARTITIONS)
         return name
 
-    def fill(self, topic: str, rows: int, keys: int, value_bytes: int = VALUE_BYTES) -> None:
+    def fill(self, topic: str, rows: int, keys: int, *, analyse: bool = True) -> None:
         """A backlog of that many rows, as if a relay had been away for a while."""
         self.connection.execute("TRUNCATE outbox")
-        parameters = {"topic": topic, "rows": rows, "keys": keys, "bytes": value_bytes}
+        self.connection.execute(f"ALTER TABLE outbox SET (fillfactor = {self.fillfactor:d})")
+        parameters = {"topic": topic, "rows": rows, "keys": keys, "bytes": VALUE_BYTES}
         self.connection.execute(FILL, parameters)
-        self.connection.execute("VACUUM ANALYZE outbox")
+        if analyse:
+            self.connection.execute("VACUUM ANALYZE outbox")
         self.connection.execute("CHECKPOINT")
+
+    def wait_until_relayed(self, topic: str, rows: int) -> None:
+        """Wait for the last row to have gone.
+
+        The table is looked at only when the topic is full: a look walks over all the rows that are
+        dead by then, and what that costs would be booked to the relay.
+        """
+        consumer = self.new_consumer()
+        self.wait(lambda: self.written(consumer, topic) >= rows, f"{rows} rows arrive", step=0.05)
+        consumer.close()
+        self.wait(self.is_empty, f"{rows} rows are purged", step=0.005)
+
+    def written(self, consumer: Any, topic: str) -> int:
+        """How much the topic's partitions hold, markers of transactions included."""
+        partition = require("confluent_kafka").TopicPartition
+        ends = (
+            consumer.get_watermark_offsets(partition(topic, number), timeout=10)
+            for number in range(PARTITIONS)
+        )
+        return sum(high for _, high in ends)
+
+    def purges(self) -> tuple[int, int]:
+        """How many purges there were since the server started, and how many rows they took."""
+        return tuple(
+            self.connection.execute(
+                "SELECT coalesce(sum(calls), 0)::int8, coalesce(sum(rows), 0)::int8"
+                r" FROM pg_stat_statements WHERE query ~ 'DELETE FROM \S*outbox\S* ' AND rows > 0"
+            ).fetchone()
+        )
 
     def is_empty(self) -> bool:
         """Whether nothing waits in the outbox."""
@@ -93,24 +129,26 @@ class Stage:
         self.connection.execute("DELETE FROM outbox_hold")
 
     @contextmanager
-    def relay(self, **settings: str) -> Iterator[RunningRelay]:
+    def relay(self, settings: Settings) -> Iterator[RunningRelay]:
         """A relay that leads, and ends with the block."""
-        settings = {
+        given = {
             "database.dsn": self.postgres.dsn(),
             "kafka.bootstrap": self.kafka.bootstrap,
             "log.level": "error",
             **settings,
         }
-        flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        flags = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
         process = subprocess.Popen([sys.executable, "-m", "windrow", "relay", *flags])
         try:
-            self.wait(self._somebody_leads, "a relay leads")
+            self.wait(lambda: self._leads(process), "a relay leads")
             yield RunningRelay(process)
         finally:
             process.terminate()
             process.wait(30)
 
-    def _somebody_leads(self) -> bool:
+    def _leads(self, process: subprocess.Popen[bytes]) -> bool:
+        if process.poll() is not None:
+            raise NotDelivered(f"the relay ended with {process.returncode}", 0)
         row = self.connection.execute(
             "SELECT FROM outbox_lease WHERE expires_at > clock_timestamp()"
         ).fetchone()
@@ -132,7 +170,7 @@ class Stage:
         while not condition():
             if time.monotonic() > deadline:
                 raise NotDelivered(what, patience)
-            time.sleep(step)
+            time.sleep(step)  # servers set no event: they have to be asked again
 
     def check_arrival(self, topic: str, rows: int) -> None:
         """See at a consumer that every row arrived, each key in its order.
@@ -187,13 +225,6 @@ class Stage:
         )
 
 
-def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
-    """Seconds of processor time of one process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    last = 15 if with_ended_children else 13
-    return sum(int(value) for value in fields[11:last]) / _TICK
-
-
 def _children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found if Path(f"/proc/{child}").exists()]
@@ -203,7 +234,11 @@ def _children(pid: int) -> list[int]:
 def stage() -> Iterator[Stage]:
     """Both servers, durable, with an outbox ready to be filled."""
     with ExitStack() as stack:
-        settings = {"shared_buffers": "1GB", "max_wal_size": "8GB"}
+        settings = {
+            "shared_buffers": "1GB",
+            "max_wal_size": "8GB",
+            "shared_preload_libraries": "pg_stat_statements",
+        }
         postgres = stack.enter_context(
             PostgresServer.start(binaries=debian_binaries(), settings=settings)
         )
@@ -211,5 +246,6 @@ def stage() -> Iterator[Stage]:
         connection = stack.enter_context(
             require("psycopg").connect(postgres.dsn(), autocommit=True)
         )
+        connection.execute("CREATE EXTENSION pg_stat_statements")
         migrate(connection, Table())
         yield Stage(postgres, kafka, connection)

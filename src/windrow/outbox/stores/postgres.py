@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from windrow.outbox.errors import DatabaseFailed, Fenced, WrongSchema
+from windrow.outbox.errors import DatabaseFailed, Fenced, SharedByOthers, WrongSchema
 from windrow.outbox.marked import Marked
+from windrow.outbox.stores.id_array import Ids
 from windrow.outbox.stores.ranges import as_multirange
 from windrow.outbox.stores.session import (
     ANSWER_TIMEOUT,
@@ -22,7 +23,12 @@ from windrow.outbox.stores.session import (
     PLAN,
     Session,
 )
-from windrow.outbox.stores.statements import QUERIES, build_statements, exclusion
+from windrow.outbox.stores.statements import (
+    QUERIES,
+    build_statements,
+    exclusion,
+    unshare_statement,
+)
 from windrow.outbox.table import WINDROW, Columns, Table, found, in_format, quote
 
 
@@ -62,6 +68,10 @@ class PostgresStore:
         self._reading = self._new_session(PLAN | marks)
         self._purging = self._new_session(PLAN | DURABLE_COMMIT)
         self._queries: dict[str, str] = {}
+        self._sharded_queries: dict[str, str] = {}
+        self._unsharded_queries: dict[str, str] = {}
+        self._mine = ""
+        self._plan: dict[str, int] = {}
         self.shard, self.epoch = 0, 0
         self._granted_epoch = 0
         self._epoch_in_doubt = False
@@ -72,6 +82,7 @@ class PostgresStore:
         Raises:
             Unreachable: The database gives no answer.
             WrongSchema: The table or its companions are missing.
+            SharedByOthers: Competing relays share it; see ``windrow.outbox.claims.postgres``.
         """
         names = {"outbox": self.table.sql, "epoch": self.table.companion("_epoch")}
         is_present = self._purging.run(QUERIES["is_present"], names).fetchone()
@@ -79,14 +90,23 @@ class PostgresStore:
             raise WrongSchema(str(self.table), "does not exist", "windrow init")
         if not is_present[1]:
             raise WrongSchema(str(self.table), "has no fence beside it")
+        if not is_present[2]:
+            raise WrongSchema(str(self.table), "has a fence that knows of no shards")
         present = frozenset(row[0] for row in self._purging.run(QUERIES["columns"], names))
         self._columns = found(self._columns, present)
         missing = self._columns.used - present
         if missing:
             raise WrongSchema(str(self.table), f"has no column {quote(min(missing))}")
-        self._queries = build_statements(self.table, self._columns)
+        self._unsharded_queries = build_statements(self.table, self._columns)
+        self._sharded_queries = build_statements(self.table, self._columns, is_sharded=True)
+        self._queries = self._unsharded_queries
+        self._refuse_if_shared()
         self._exclusion = exclusion(self._columns)
         self._id = in_format(quote(self._columns.id))
+
+    def _refuse_if_shared(self) -> None:
+        if self._purging.run(self._queries["is_shared"], {}).fetchone() == (True,):
+            raise SharedByOthers(str(self.table), unshare_statement(self.table))
 
     # -- the fence -------------------------------------------------------------------------------
 
@@ -101,9 +121,19 @@ class PostgresStore:
         self.enter_epoch(epoch, shard)
         return epoch
 
-    def enter_epoch(self, epoch: int, shard: int = 0) -> None:
-        """Read and reset under this epoch from now on, with nothing taken yet."""
+    def enter_epoch(
+        self, epoch: int, shard: int = 0, *, shards: int = 1, generation: int = 1
+    ) -> None:
+        """Read and reset under this epoch from now on, with nothing taken yet.
+
+        Of several shards only the rows of this one are read; a leader of the only shard pays
+        nothing for the question.
+        """
         self._taken.clear()
+        is_sharded = shards > 1
+        self._queries = self._sharded_queries if is_sharded else self._unsharded_queries
+        self._mine = f"AND {self._queries['mine']} " if is_sharded else ""
+        self._plan = {"shards": shards, "generation": generation} if is_sharded else {}
         if (shard, epoch) != (self.shard, self._granted_epoch):
             # Otherwise it is still this leadership's, and may have been renewed since.
             self.shard, self._granted_epoch = shard, epoch
@@ -119,10 +149,9 @@ class PostgresStore:
             Fenced: A later leader has raised the epoch, or this was done and the answer got lost.
             DatabaseFailed: It may have been done, or not.
         """
-        fence = {"shard": self.shard, "epoch": self.epoch}
         with self._reading.transaction() as run:
             run("SET LOCAL synchronous_commit = on", {})
-            row = run(self._queries["renew_epoch"], fence).fetchone()
+            row = run(self._queries["renew_epoch"], self._fence()).fetchone()
         if row is None:
             raise Fenced(str(self.table), self.epoch)
         self.epoch, self._epoch_in_doubt = row[0], False
@@ -148,10 +177,10 @@ class PostgresStore:
         """
         if self._epoch_in_doubt:
             self._renew_epoch()
-        parameters = {"shard": self.shard, "epoch": self.epoch, "limit": limit, "leader": leader}
-        filters = ""
+        parameters = self._fence() | {"limit": limit, "leader": leader}
+        filters = self._mine
         if excluded_keys:
-            filters = self._exclusion
+            filters += self._exclusion
             parameters["excluded"] = list(excluded_keys)
         if self._reader == "diff":
             parameters["taken"] = as_multirange(self._taken)
@@ -168,7 +197,7 @@ class PostgresStore:
 
     def purge(self, ids: Sequence[int]) -> int:
         """Delete acknowledged rows, durably; returns how many were still there."""
-        count = self._purging.run(self._queries["purge"], {"ids": ids}).rowcount
+        count = self._purging.run(self._queries["purge"], {"ids": Ids(ids)}).rowcount
         self._taken.difference_update(ids)
         return count
 
@@ -190,7 +219,7 @@ class PostgresStore:
 
     def bury_lanes(self) -> int:
         """Move what has arrived for buried keys to the dead letters; returns how many."""
-        return self._purging.run(self._queries["bury_lanes"], {}).rowcount
+        return self._purging.run(self._queries["bury_lanes"], self._fence()).rowcount
 
     def note(self, record: int, attempts: int, error: str) -> None:
         """Write down that a record has failed, where the table has room for it."""
@@ -198,10 +227,12 @@ class PostgresStore:
             parameters = {"id": record, "attempts": attempts, "error": error}
             self._purging.run(self._queries["note"], parameters)
 
+    def _fence(self) -> dict[str, Any]:
+        return {"shard": self.shard, "epoch": self.epoch, **self._plan}
+
     def _fenced(self, query: str, parameters: dict[str, Any]) -> int:
-        fence = {"shard": self.shard, "epoch": self.epoch}
         try:
-            return self._purging.run(self._queries[query], parameters | fence).rowcount
+            return self._purging.run(self._queries[query], parameters | self._fence()).rowcount
         except DatabaseFailed:
             self._epoch_in_doubt = True
             raise

@@ -5,7 +5,7 @@
 -- is just changing would be passed over, and those behind it taken. The fence comes first: a leader
 -- of an earlier epoch waits for whoever raises it, and then takes nothing.
 WITH fence AS MATERIALIZED (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 )
 UPDATE {outbox} SET {leader} = %(leader)s
 WHERE EXISTS (SELECT FROM fence) AND {id} = ANY (ARRAY (
@@ -19,18 +19,18 @@ RETURNING {fields};
 -- Remove the batch that the target has committed, by its name: all of its rows, or none if that
 -- was done before.
 DELETE FROM {outbox} WHERE {leader} = %(committed)s {known} AND EXISTS (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 );
 
 -- mark_batch --
 -- Name the earliest visible rows as the next batch, whatever name they had: nothing else is in
 -- doubt, since the purge of the last batch is in the same transaction.
 WITH fence AS MATERIALIZED (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 )
 UPDATE {outbox} SET {leader} = %(next)s
 WHERE EXISTS (SELECT FROM fence) AND {id} = ANY (ARRAY (
-  SELECT {id} FROM {outbox} WHERE {free} ORDER BY {id} LIMIT %(limit)s
+  SELECT {id} FROM {outbox} WHERE {mine}{free} ORDER BY {id} LIMIT %(limit)s
 ))
 RETURNING {fields};
 
@@ -39,24 +39,32 @@ RETURNING {fields};
 -- caused is behind them still.
 UPDATE {outbox} SET {leader} = %(next)s
 WHERE {id} = ANY (%(ids)s) AND EXISTS (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 );
 
 -- free --
 -- Not told to wait: neither its key nor its topic nor the relay as a whole. While nothing at all is
--- held, which is known before the first row is read, a row pays nothing for the question.
-(NOT EXISTS (SELECT FROM {hold}) OR NOT EXISTS (
-  SELECT FROM {hold} AS hold
-  WHERE (hold.what = 'key' AND hold.name = {key})
-     OR (hold.what = 'topic' AND hold.name = {topic})
-     OR hold.what = 'relay'
-));
+-- held, or all of it is, no row is asked: both are known before the first one is read.
+NOT EXISTS (SELECT FROM {hold} WHERE what = 'relay') AND (
+  NOT EXISTS (SELECT FROM {hold}) OR NOT EXISTS (
+    SELECT FROM {hold} AS hold
+    WHERE (hold.what = 'key' AND hold.name = {key})
+       OR (hold.what = 'topic' AND hold.name = {topic})
+  )
+);
+
+-- mine --
+-- Whether a row belongs to this shard, where there are several: by its key, or by its id if it has
+-- none, since then it has no order to keep. It is the hash that PostgreSQL partitions tables by;
+-- leaders only have to agree on it while they share a server.
+mod(COALESCE(hashtextextended({key}::text COLLATE "C", 0), {id}) & 9223372036854775807,
+    %(shards)s::int8) = %(shard)s;
 
 -- diff --
 -- The same rows without writing: all that is visible, less what this leader holds in memory.
 SELECT {fields} FROM {outbox}
 WHERE NOT ({id} <@ %(taken)s::int8multirange) {filters} AND {free}
-  AND EXISTS (SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s)
+  AND EXISTS (SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan})
 ORDER BY {id} LIMIT %(limit)s;
 
 -- purge --
@@ -68,14 +76,14 @@ DELETE FROM {outbox} WHERE {id} = ANY (%(ids)s);
 -- Give rows back, a whole lane at once.
 UPDATE {outbox} SET {leader} = NULL
 WHERE {id} = ANY (%(ids)s) AND EXISTS (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 );
 
 -- hold --
 -- A lane waits for a person: its key is named, and all its rows are given back at once. Repeated,
 -- it stays held since then; for another reason, since now.
 WITH fence AS MATERIALIZED (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 ), named AS (
   INSERT INTO {hold} AS hold (what, name, reason, note)
   SELECT 'key', %(key)s, %(reason)s, %(note)s WHERE EXISTS (SELECT FROM fence)
@@ -89,7 +97,7 @@ WHERE {id} = ANY (%(ids)s) AND EXISTS (SELECT FROM fence);
 -- bury --
 -- Move records that can never pass to the dead letters, whole and with the reason.
 WITH fence AS MATERIALIZED (
-  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s FOR SHARE
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
 ), buried AS (
   DELETE FROM {outbox} WHERE {id} = ANY (%(ids)s) AND EXISTS (SELECT FROM fence)
   RETURNING *
@@ -98,9 +106,12 @@ INSERT INTO {dead} ({dead_fields}, attempts, last_error)
 SELECT {dead_values}, %(attempts)s, %(error)s FROM buried;
 
 -- bury_lanes --
--- What arrives for a key whose lane was buried follows it.
+-- What arrives for a key whose lane was buried follows it. Whether there is such a key is asked
+-- first: a backlog is walked through only if there is.
 WITH buried AS (
-  DELETE FROM {outbox} WHERE {key} IN (
+  DELETE FROM {outbox} WHERE EXISTS (
+    SELECT FROM {hold} WHERE what = 'key' AND reason = 'buried'
+  ) AND {mine}{key} IN (
     SELECT name FROM {hold} WHERE what = 'key' AND reason = 'buried'
   )
   RETURNING *
@@ -112,6 +123,14 @@ SELECT {dead_values}, 0, 'follows a dead letter of its key' FROM buried;
 -- Write down that a record has failed, for whoever leads next and for people.
 UPDATE {outbox} SET {attempts} = %(attempts)s, {last_error} = %(error)s
 WHERE {id} = %(id)s;
+
+-- release_names --
+-- Take the names of batches off all rows: each was found to be committed, and removed, or is known
+-- to have been given up.
+UPDATE {outbox} SET {leader} = NULL
+WHERE substr({leader}::text, 15, 1) = '8' AND EXISTS (
+  SELECT FROM {epoch} WHERE shard = %(shard)s AND epoch = %(epoch)s{plan} FOR SHARE
+);
 
 -- raise_epoch --
 -- Take over: from here on whoever led before marks and resets nothing.
@@ -133,14 +152,20 @@ SELECT (SELECT system_identifier FROM pg_control_system()),
 
 -- named_rows --
 -- Rows that carry the name of a batch: a UUID of version 8, where leaders' ids are of version 4.
-SELECT count(*), min({id}) FROM {outbox} WHERE substr({leader}::text, 15, 1) = '8';
+SELECT count(*), min({id}) FROM {outbox} WHERE {mine}substr({leader}::text, 15, 1) = '8';
 
 -- read_epoch --
 SELECT epoch FROM {epoch} WHERE shard = %(shard)s;
 
 -- is_present --
--- Whether the table and its companions are there at all.
-SELECT to_regclass(%(outbox)s) IS NOT NULL, to_regclass(%(epoch)s) IS NOT NULL;
+-- Whether the table and its companions are there at all, and know of shards.
+SELECT to_regclass(%(outbox)s) IS NOT NULL, to_regclass(%(epoch)s) IS NOT NULL, EXISTS (
+  SELECT FROM pg_attribute WHERE attrelid = to_regclass(%(epoch)s) AND attname = 'unsettled'
+);
+
+-- is_shared --
+-- Whether competing relays share the outbox.
+SELECT EXISTS (SELECT FROM {hold} WHERE what = 'relay' AND name = 'competing');
 
 -- columns --
 SELECT attname::text FROM pg_attribute

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from windrow.outbox.errors import BatchMismatch, DatabaseFailed, Fenced
 from windrow.outbox.marked import Marked
+from windrow.outbox.stores.id_array import Ids
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.stores.ranges import as_multirange
 from windrow.outbox.stores.session import PLAN
@@ -23,13 +24,8 @@ class PostgresBatches(PostgresStore):
 
     def look_ahead(self, beside: Sequence[int], limit: int) -> list[Marked]:
         """The rows that would come after these, without marking any; from any one thread."""
-        parameters = {
-            "shard": self.shard,
-            "epoch": self.epoch,
-            "limit": limit,
-            "taken": as_multirange(beside),
-        }
-        query = self._queries["diff"].replace("{filters}", "")
+        parameters = self._fence() | {"limit": limit, "taken": as_multirange(beside)}
+        query = self._queries["diff"].replace("{filters}", self._mine)
         return list(map(Marked._make, self._looking.run(query, parameters).fetchall()))
 
     def purge_and_mark(
@@ -71,13 +67,13 @@ class PostgresBatches(PostgresStore):
         limit: int,
         ahead: Sequence[Marked],
     ) -> Sequence[Marked]:
-        fence: dict[str, Any] = {"shard": self.shard, "epoch": self.epoch}
+        fence = self._fence()
         with self._reading.transaction() as run:
             if committed is not None:
                 uuid, count = committed
                 known = f"AND {self._id} = ANY (%(ids)s)" if ids else ""
                 purge = self._queries["purge_batch"].replace("{known}", known)
-                removed = run(purge, fence | {"committed": uuid, "ids": ids}).rowcount
+                removed = run(purge, fence | {"committed": uuid, "ids": Ids(ids)}).rowcount
                 if removed not in (0, count):
                     raise BatchMismatch(str(uuid), count, removed)
             rows: Sequence[Marked] = ()
@@ -91,7 +87,7 @@ class PostgresBatches(PostgresStore):
         self, run: Any, parameters: dict[str, Any], ahead: Sequence[Marked]
     ) -> Sequence[Marked]:
         if ahead:
-            ids = [row.id for row in ahead]
+            ids = Ids(row.id for row in ahead)
             if run(self._queries["mark_known"], parameters | {"ids": ids}).rowcount == len(ids):
                 return ahead
             # Somebody has taken a row away meanwhile, by hand: look again.
@@ -99,10 +95,23 @@ class PostgresBatches(PostgresStore):
         rows.sort()
         return list(map(Marked._make, rows))
 
-    def named_rows(self) -> tuple[int, int | None]:
-        """How many rows carry the name of a batch, and the first of them."""
-        row = self._reading.run(self._queries["named_rows"], {}).fetchone()
+    def named_rows(self, *, of_all_shards: bool = False) -> tuple[int, int | None]:
+        """How many rows of this shard carry the name of a batch, and the first of them."""
+        queries = self._unsharded_queries if of_all_shards else self._queries
+        row = self._reading.run(queries["named_rows"], self._fence()).fetchone()
         return (row[0], row[1]) if row else (0, None)
+
+    def release_names(self) -> None:
+        """Take the names off all rows, whosever batches they were; for when none is in doubt.
+
+        Raises:
+            Fenced: A later leader has raised the epoch. Nothing was changed.
+            DatabaseFailed: It may have been done, or not.
+        """
+        with self._reading.transaction() as run:
+            run(self._queries["release_names"], self._fence())
+            if self._epoch_has_moved(run):
+                raise Fenced(str(self.table), self.epoch)
 
     def interrupt(self) -> None:
         """Break whatever statement is under way, from any thread."""

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.errors import Unreachable
 from windrow.extras import require
-from windrow.outbox.errors import DatabaseFailed
+from windrow.outbox.errors import DatabaseFailed, PostgresOnly
+from windrow.outbox.stores.id_array import teach
 from windrow.outbox.stores.watchdog import watchdog
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ PLAN: Settings = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_sort": "off",
+    # A backlog makes a read look dear enough to be compiled, each time anew: that takes longer
+    # than the read itself.
+    "jit": "off",
 }
 LAZY_COMMIT: Settings = {"synchronous_commit": "off"}
 DURABLE_COMMIT: Settings = {"synchronous_commit": "on"}
@@ -44,6 +48,7 @@ LEFT_BEHIND: Settings = {
     "client_connection_check_interval": "1000",
 }
 ANSWER_TIMEOUT = 10.0
+OTHER_SYSTEMS = {"mysql": "MySQL", "mariadb": "MariaDB", "sqlite": "SQLite"}
 
 
 class Session:
@@ -61,6 +66,9 @@ class Session:
         answer_timeout: float = ANSWER_TIMEOUT,
         pooler: bool = False,
     ) -> None:
+        system = dsn.strip().partition(":")[0]
+        if system in OTHER_SYSTEMS:  # libpq would quote it whole, with its password
+            raise PostgresOnly("this command", OTHER_SYSTEMS[system])
         self.answer_timeout = answer_timeout
         """How long the answer to a statement is waited for."""
         self.answer_due: float | None = None
@@ -149,6 +157,7 @@ class Session:
         # Values go to the target as they are: decoding them to str and back would be for nothing.
         as_bytes = require("psycopg.types.string").ByteaBinaryLoader
         connection.adapters.register_loader("varchar", as_bytes)
+        teach(connection)
         if not self._pooler:
             self._expect_answer()
             connection.execute(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from windrow.outbox.queries import load_queries
 from windrow.outbox.table import Columns, Table, in_format, quote, quote_text
 
@@ -22,8 +24,30 @@ DEAD_FIELDS = {
 """Where a dead letter keeps what, whatever the outbox calls it."""
 
 
-def build_statements(table: Table, columns: Columns) -> dict[str, str]:
-    """Every statement for that table, ready but for its parameters."""
+CLAIM_INDEXES = ("untried", "topics", "again")
+"""What competing relays find their rows by; see ``windrow.outbox.claims.postgres``."""
+
+UNSHARDED = {"mine": "", "plan": ""}
+PLAN_IN_FENCE = " AND generation = %(generation)s AND shards = %(shards)s"
+
+
+def build_statements(
+    table: Table,
+    columns: Columns,
+    *,
+    is_sharded: bool = False,
+    queries: Mapping[str, str] = QUERIES,
+) -> dict[str, str]:
+    """Every statement for that table, ready but for its parameters.
+
+    Where one leader has the whole table, no statement says a word about shards.
+
+    Args:
+        table: The outbox.
+        columns: Which of its columns holds what.
+        is_sharded: Whether there are several leaders.
+        queries: The relay's, or those of another reader of outboxes.
+    """
     names = _expressions(columns)
     kept = {name: field for name, field in DEAD_FIELDS.items() if name in names}
     names |= {
@@ -31,9 +55,13 @@ def build_statements(table: Table, columns: Columns) -> dict[str, str]:
         "epoch": table.companion("_epoch"),
         "hold": table.companion("_hold"),
         "dead": table.companion("_dead"),
+        "lease": table.companion("_lease"),
+        "source": table.companion("_source"),
+        "batch": table.companion("_batch"),
         "dead_fields": ", ".join(kept.values()),
         "dead_values": ", ".join(names[name] for name in kept),
         "fields": _fields(columns, names),
+        "micros": _micros(names, columns),
         "filters": "{filters}",
         "known": "{known}",
         "attempts": names.get("attempts", "attempts"),
@@ -41,7 +69,19 @@ def build_statements(table: Table, columns: Columns) -> dict[str, str]:
     }
     names = {name: in_format(text) for name, text in names.items()}
     names["free"] = QUERIES["free"].format(**names)
-    return {name: query.format(**names) for name, query in QUERIES.items()}
+    mine = QUERIES["mine"].format(**names)
+    names |= {"mine": f"{mine} AND ", "plan": PLAN_IN_FENCE} if is_sharded else UNSHARDED
+    names["part"] = mine
+    return {name: query.format(**names) for name, query in queries.items()}
+
+
+def unshare_statement(table: Table) -> str:
+    """What a person runs to take an outbox from competing relays, with what only they need."""
+    indexes = ", ".join(table.companion(f"_{name}") for name in CLAIM_INDEXES)
+    return (
+        f"DELETE FROM {table.companion('_hold')} WHERE what = 'relay' AND name = 'competing';"
+        f" DROP INDEX IF EXISTS {indexes}"
+    )
 
 
 def exclusion(columns: Columns) -> str:
@@ -89,3 +129,11 @@ def _fields(columns: Columns, names: dict[str, str]) -> str:
         names.get("attempts", "0"),
     ]
     return ", ".join(fields)
+
+
+def _micros(names: dict[str, str], columns: Columns) -> str:
+    """When a record came to be, in microseconds since 1970: the same on every read."""
+    times = [names[name] for name in ("timestamp", "created") if getattr(columns, name)]
+    if not times:
+        return "NULL::int8"
+    return f"(extract(epoch FROM COALESCE({', '.join(times)})) * 1000000)::int8"

@@ -47,3 +47,32 @@ class ElectionBroken(Failed):
 
     def __str__(self) -> str:
         return f"the client of group {self.group!r} broke: {self.reason}; a new one is made"
+
+
+class PlanNotReady(Failed):
+    """A shard cannot be led yet: the outbox is being divided anew."""
+
+    def __init__(self, table: str, shard: int, generation: int) -> None:
+        super().__init__(table, shard, generation)
+        self.table, self.shard, self.generation = table, shard, generation
+
+    def __str__(self) -> str:
+        return (
+            f"shard {self.shard} of outbox {self.table!r} cannot be led in generation"
+            f" {self.generation} yet: what earlier leaders sent is being settled"
+        )
+
+
+class AloneAmongShards(Failed):
+    """A relay that was told to lead alone finds an outbox that several share."""
+
+    def __init__(self, table: str, shards: int) -> None:
+        super().__init__(table, shards)
+        self.table, self.shards = table, shards
+
+    def __str__(self) -> str:
+        return (
+            f"outbox {self.table!r} is divided into {self.shards} shards, and a relay with"
+            " relay.election.kind=single leads one; stop the others, then run:"
+            " windrow relay --set relay.election.kind=lease --set relay.shards=1 --until-empty"
+        )

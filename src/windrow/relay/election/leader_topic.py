@@ -42,6 +42,9 @@ def ensure_leader_topic(
                 )
             time.sleep(0.02)
             found = _describe(admin, topic, timeout)
+        if found is not None and len(found.partitions) < partitions and not found.is_internal:
+            _add_partitions(admin, topic, partitions, timeout)
+            found = _await_partitions(admin, topic, partitions, deadline)
         _check(found, topic, partitions)
     except kafka.KafkaException as error:
         raise _diagnosed(error, base, topic, partitions) from error
@@ -72,6 +75,27 @@ def _create(admin: AdminClient, topic: str, partitions: int, timeout: float) -> 
     except kafka.KafkaException as error:
         if error.args[0].name() != "TOPIC_ALREADY_EXISTS":  # another member was quicker
             raise
+
+
+def _add_partitions(admin: AdminClient, topic: str, partitions: int, timeout: float) -> None:
+    kafka, admin_module = require("confluent_kafka"), require("confluent_kafka.admin")
+    wanted = admin_module.NewPartitions(topic, partitions)
+    try:
+        admin.create_partitions([wanted], operation_timeout=timeout, request_timeout=timeout)[
+            topic
+        ].result()
+    except kafka.KafkaException as error:
+        if error.args[0].name() != "INVALID_PARTITIONS":  # another member was quicker
+            raise
+
+
+def _await_partitions(admin: AdminClient, topic: str, partitions: int, deadline: float) -> Any:
+    while True:
+        found = _describe(admin, topic, max(1.0, deadline - time.monotonic()))
+        has_all = found is not None and len(found.partitions) >= partitions
+        if (has_all and _is_served(found)) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.02)
 
 
 def _check(found: Any, topic: str, partitions: int) -> None:

@@ -13,6 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from windrow.errors import WindrowError
+from windrow.relay.election.plan import WHOLE, Plan
+
 
 @dataclass(frozen=True, slots=True)
 class Leading:
@@ -22,6 +25,10 @@ class Leading:
     valid_until: float
     exclusive_until: float | None = None
     """Before when nobody else leads, where an election lets more time pass after the right ends."""
+    shard: int = 0
+    plan: Plan = WHOLE
+    is_asked_back: bool = False
+    """Whether it is time to hand over: finish what is on its way, then resign from the shard."""
 
     def sends_until(self, delivery_timeout: float, margin: float) -> float:
         """Until when a record may be handed over, to be settled before anybody else may lead."""
@@ -34,7 +41,7 @@ class Leading:
 
 
 class Election(Protocol):
-    """A way to decide who leads. Called from one thread only."""
+    """A way to decide who leads an outbox that is not shared. Called from one thread only."""
 
     pulse_interval: float
     """Seconds between two pulses."""
@@ -72,3 +79,35 @@ class HandsOver(Protocol):
 
     def bind(self, on_revoked: Callable[[int], None]) -> None:
         """Call this with the shard, from inside a pulse, and give it away only afterwards."""
+
+
+@runtime_checkable
+class SharesOut(Protocol):
+    """An election for an outbox that several may share: it says who leads which shard.
+
+    Called from one thread only.
+    """
+
+    @property
+    def pulse_interval(self) -> float:
+        """Seconds between two pulses."""
+
+    @property
+    def trouble(self) -> WindrowError | None:
+        """Why not more is led than is, if anything is known to be wrong."""
+
+    def pulse_shards(self) -> dict[int, Leading]:
+        """Stand, or stay, for leadership; returns the shards that are led.
+
+        Raises:
+            Failed: The arbiter gave no answer; what was granted before holds until it runs out.
+        """
+
+    def resign_shard(self, shard: int) -> None:
+        """Give one shard up: what was sent under it has arrived."""
+
+    def resign(self) -> None:
+        """Give all of them up at once."""
+
+    def close(self) -> None:
+        """Let go of connections, without resigning."""

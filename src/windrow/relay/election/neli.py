@@ -8,6 +8,7 @@ committed, and raises the epoch of a shard that is newly ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from windrow.clock import Clock, SystemClock
@@ -19,6 +20,7 @@ from windrow.relay.election.leading import Leading
 from windrow.relay.election.neli_machine import NeliMachine
 from windrow.relay.election.neli_member import NeliMember
 from windrow.relay.election.neli_settings import NeliSettings
+from windrow.relay.election.plan import WHOLE, Plan
 
 POLL_DURATION = 0.001
 """How long a pulse listens when it expects nothing."""
@@ -37,6 +39,7 @@ class NeliElection:
         settings: Names, shards and timing.
         raise_epoch: Fences a shard in the outbox database and returns the new epoch. While it
             fails the shard is not led.
+        plan: How the outbox is divided, to tell those who lead.
         clock: For tests.
 
     Raises:
@@ -49,19 +52,21 @@ class NeliElection:
         settings: NeliSettings,
         raise_epoch: Callable[[int], int],
         *,
+        plan: Plan = WHOLE,
         clock: Clock | None = None,
     ) -> None:
         settings.consumer_properties(base)
         settings.producer_properties(base)
         self._base, self._settings = dict(base), settings
-        self._raise_epoch = raise_epoch
+        self._raise_epoch, self._plan = raise_epoch, plan
         self._clock = clock or SystemClock()
         self._hand_over: Callable[[int], None] = lambda shard: None
         self._machines = {
             shard: NeliMachine(settings.name, settings.timing) for shard in range(settings.shards)
         }
         self._member: NeliMember | None = None
-        self._trouble: WindrowError | None = None
+        self.trouble: WindrowError | None = None
+        """Why a shard is not led, if anything is known to be wrong."""
         self.pulse_interval = settings.timing.min_poll_interval
 
     def bind(self, on_revoked: Callable[[int], None]) -> None:
@@ -98,8 +103,8 @@ class NeliElection:
             WindrowError: Why it is not led, if anything is known to be wrong.
         """
         leading = self.pulse_shards().get(0)
-        if leading is None and self._trouble is not None and not self._machines[0].is_loss_untold:
-            raise self._trouble
+        if leading is None and self.trouble is not None and not self._machines[0].is_loss_untold:
+            raise self.trouble
         return leading
 
     def pulse_shards(self) -> dict[int, Leading]:
@@ -107,7 +112,7 @@ class NeliElection:
         now = self._clock.monotonic()
         for machine in self._machines.values():
             machine.on_pulse_began(now)
-        self._trouble = None
+        self.trouble = None
         self.open()
         try:
             self._prove(until=now + self.pulse_interval)
@@ -115,7 +120,11 @@ class NeliElection:
             self._on_broken(error)
         self._raise_epochs()
         found = {shard: machine.leading() for shard, machine in self._machines.items()}
-        return {shard: leading for shard, leading in found.items() if leading is not None}
+        return {
+            shard: replace(leading, shard=shard, plan=self._plan)
+            for shard, leading in found.items()
+            if leading is not None
+        }
 
     def _prove(self, until: float) -> None:
         """Send heartbeats and follow them until each shard of ours is proven, or time is up."""
@@ -143,12 +152,12 @@ class NeliElection:
                 try:
                     epoch = self._raise_epoch(shard)
                 except WindrowError as error:
-                    self._trouble = error
+                    self.trouble = error
                 else:
                     machine.on_epoch_raised(epoch, self._clock.monotonic())
 
     def _on_broken(self, error: ElectionBroken) -> None:
-        self._trouble = error
+        self.trouble = error
         self._let_go()
 
     # -- what the group tells --------------------------------------------------------------------
@@ -184,9 +193,16 @@ class NeliElection:
 
     def on_trouble(self, trouble: WindrowError) -> None:
         """Remember why we may not be leading."""
-        self._trouble = trouble
+        self.trouble = trouble
 
     # -- the end ---------------------------------------------------------------------------------
+
+    def resign_shard(self, shard: int) -> None:
+        """Give up what is led now, and stay in the group: the shard may be led under a new epoch.
+
+        Kafka alone decides whose partition it is.
+        """
+        self._machines[shard].on_forsaken()
 
     def resign(self) -> None:
         """Leave the group: another leads at once. The next pulse would join again."""

@@ -35,6 +35,10 @@ from enum import Enum
 from windrow.relay.election.leading import Leading
 from windrow.relay.errors import ImpossibleEvent
 
+TO_SUCCEED = 0.75
+"""How long it takes to hear that a partition is free, with the next heartbeat to the group, to be
+given it and to prove it."""
+
 
 class Standing(Enum):
     """How a process stands towards one partition."""
@@ -56,8 +60,16 @@ class NeliTiming:
 
     @property
     def session_timeout(self) -> float:
-        """How long Kafka waits for a silent member before it gives its partitions away."""
+        """Within which a silent leader is succeeded."""
         return 3 * self.heartbeat_timeout
+
+    @property
+    def group_session(self) -> float:
+        """How long Kafka waits for a silent member before it gives its partitions away.
+
+        Less than the above by what a successor needs.
+        """
+        return self.session_timeout - min(TO_SUCCEED, self.session_timeout / 4)
 
     @property
     def proof_interval(self) -> float:
@@ -116,7 +128,7 @@ class NeliMachine:
     @property
     def exclusive_until(self) -> float:
         """Until when nobody else is given the partition, unless we let it go."""
-        return self._proven_at + self._timing.session_timeout
+        return self._proven_at + self._timing.group_session
 
     @property
     def is_loss_untold(self) -> bool:
@@ -148,6 +160,11 @@ class NeliMachine:
         """Kafka takes the partition back, or has taken it, or we gave it up."""
         self._lose(Standing.STANDBY)
         self._forget()
+
+    def on_forsaken(self) -> None:
+        """What is led is given up, though the partition stays ours."""
+        if self.standing is Standing.LEADING:
+            self._lose(Standing.FENCED)
 
     def _lose(self, standing: Standing) -> None:
         self._is_loss_untold = self._is_loss_untold or self.standing is Standing.LEADING

@@ -71,7 +71,7 @@ class NeliSettings:
         Raises:
             ForcedProperty: The base sets what only the election may.
         """
-        session = self.timing.session_timeout
+        session = self.timing.group_session
         group_heartbeat = min(GROUP_HEARTBEAT, session / 10)
         return {
             "heartbeat.interval.ms": max(1, round(group_heartbeat * 1000)),

@@ -14,6 +14,7 @@ from windrow.outbox.queries import load_queries
 from windrow.outbox.stores.session import ANSWER_TIMEOUT, DURABLE_COMMIT, Session
 from windrow.outbox.table import Table, in_format
 from windrow.relay.election.leading import Leading
+from windrow.relay.election.plan import WHOLE, Plan
 
 RENEWING, STANDING = 0.4, 0.12
 """Pulses in parts of the lease: a leader renews in time, a standby looks often enough that a
@@ -35,14 +36,17 @@ class PostgresLease:
         name: str,
         *,
         shard: int = 0,
+        plan: Plan = WHOLE,
         lease_ttl: float = 2.5,
         clock: Clock | None = None,
     ) -> None:
         self._session = session
         self._clock = clock or SystemClock()
         self._lease_ttl = lease_ttl
+        self.shard, self.plan = shard, plan
         self._parameters: dict[str, Any] = {
             "shard": shard,
+            "generation": plan.generation,
             "name": name,
             "holder": f"{name} {secrets.token_hex(4)}",
             "ttl": lease_ttl,
@@ -57,7 +61,9 @@ class PostgresLease:
         asked_at = self._clock.monotonic()
         row = self._session.run(self._queries["stand"], self._parameters).fetchone()
         self.pulse_interval = self._lease_ttl * (STANDING if row is None else RENEWING)
-        return None if row is None else Leading(row[0], asked_at + self._lease_ttl)
+        if row is None:
+            return None
+        return Leading(row[0], asked_at + self._lease_ttl, shard=self.shard, plan=self.plan)
 
     def resign(self) -> None:
         """Let the lease expire now, if it is still ours."""

@@ -1,10 +1,11 @@
 -- stand --
 -- Renew the lease if it is ours; take it, with a new epoch, if it has run out. The row is locked
 -- first, so that of two that find it expired one waits, and then sees it taken. Who finds it held
--- locks and writes nothing.
+-- locks and writes nothing, and so does who asks for a lease of another generation.
 WITH current AS MATERIALIZED (
   SELECT holder, epoch FROM {lease}
-  WHERE shard = %(shard)s AND (holder = %(holder)s OR expires_at <= clock_timestamp())
+  WHERE shard = %(shard)s AND generation = %(generation)s
+    AND (holder = %(holder)s OR expires_at <= clock_timestamp())
   FOR UPDATE
 ), raised AS (
   UPDATE {epoch} SET epoch = epoch + 1, leader = %(name)s, raised_at = now()

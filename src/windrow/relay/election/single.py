@@ -15,6 +15,7 @@ from windrow.outbox.errors import Fenced, WrongSchema
 from windrow.outbox.queries import load_queries
 from windrow.outbox.stores.session import Session
 from windrow.outbox.table import Table, in_format
+from windrow.relay.election.errors import AloneAmongShards
 from windrow.relay.election.leading import Leading
 
 RENEWING, WAITING = 0.4, 0.04
@@ -79,7 +80,9 @@ class SingleElection:
         if row is None:
             shard = self._parameters["shard"]
             raise WrongSchema(str(self._table), f"has no fence for shard {shard}")
-        epoch, self._parameters["raised_at"], predecessor = row
+        epoch, self._parameters["raised_at"], predecessor, shards, unsettled = row
+        if shards > 1 or unsettled:
+            raise AloneAmongShards(str(self._table), max(shards, unsettled))
         if predecessor is not None and self._waits:
             # It may have pulsed just before, and its right is counted from then.
             self._free_at = self._clock.monotonic() + self._right

@@ -6,7 +6,7 @@ WITH previous AS MATERIALIZED (
 UPDATE {epoch} SET epoch = epoch + 1, leader = %(name)s, raised_at = clock_timestamp()
 FROM previous
 WHERE shard = %(shard)s
-RETURNING epoch, raised_at, previous.leader;
+RETURNING epoch, raised_at, previous.leader, shards, unsettled;
 
 -- look --
 SELECT raised_at FROM {epoch} WHERE shard = %(shard)s;

@@ -16,7 +16,7 @@ from windrow.extras import require
 from windrow.relay.errors import TargetBroken
 from windrow.relay.failure import Failure, FailureKind
 from windrow.relay.machine import Lane
-from windrow.relay.targets.kafka_errors import MALFORMED, classify
+from windrow.relay.targets.kafka_errors import MALFORMED, classify, is_fatal
 from windrow.relay.targets.message import headers_of, hints_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ FORCED = {"enable.idempotence": True}
 TIMEOUT_NAMES = ("delivery.timeout.ms", "message.timeout.ms")
 """Two names of one property: how long the producer may try."""
 DEFAULTS: Mapping[str, Any] = {
-    # Under the barrier a key moves once per round trip: lingering would be added to each.
-    "linger.ms": 1,
+    # Under the barrier a key moves once per round trip: lingering would be added to each. Batches
+    # form all the same, of what is handed over while a request is on its way.
+    "linger.ms": 0,
     # The partition a Java producer would choose for the same key.
     "partitioner": "murmur2_random",
     "compression.type": "lz4",
@@ -120,13 +121,20 @@ class KafkaTarget:
 
     def _classified(self, error: Any) -> Failure:
         kafka_error = error.args[0] if isinstance(error, self._kafka_exception) else error
-        if getattr(kafka_error, "fatal", bool)():
+        if not isinstance(error, MALFORMED) and is_fatal(kafka_error):
             raise TargetBroken("Kafka", kafka_error.str())
         return classify(error)
 
     def poll(self, timeout: float) -> int:
-        """Serve what has arrived, waiting so long for the first; returns how much that was."""
-        served: int = self._producer.poll(timeout)
+        """Serve what has arrived, waiting so long for the first; returns how much that was.
+
+        Raises:
+            TargetBroken: The producer is of no more use; nothing of what it holds is known.
+        """
+        try:
+            served: int = self._producer.poll(timeout)
+        except self._kafka_exception as error:  # of which it tells no callback
+            raise TargetBroken("Kafka", error.args[0].str()) from error
         return served
 
     def close(self, timeout: float) -> int:
@@ -135,10 +143,10 @@ class KafkaTarget:
             return 0
         producer, self._producer = self._producer, None
         left = 0
-        with suppress(TargetBroken):  # it has said so already
+        with suppress(TargetBroken, self._kafka_exception):  # it has said so already
             left = producer.flush(timeout)
         if left:
             producer.purge()
-            with suppress(TargetBroken):
+            with suppress(TargetBroken, self._kafka_exception):
                 producer.flush(1.0)
         return left

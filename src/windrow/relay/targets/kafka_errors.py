@@ -29,6 +29,11 @@ DOWN = frozenset({"LEADER_NOT_AVAILABLE", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TRA
 UNKNOWN = frozenset({"REQUEST_TIMED_OUT", "_MSG_TIMED_OUT", "_PURGE_INFLIGHT", "_TIMED_OUT"})
 
 
+def is_fatal(error: Any) -> bool:
+    """Whether the client that gave this ``KafkaError`` is of no more use."""
+    return bool(error.fatal()) or error.name() == "_FATAL"
+
+
 def classify(error: Any) -> Failure:
     """The failure behind a ``KafkaError``, the exception around one, or a malformed row."""
     if isinstance(error, MALFORMED):

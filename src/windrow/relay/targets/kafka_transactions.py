@@ -13,8 +13,9 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 from zlib import crc32
 
@@ -48,6 +49,16 @@ DEFAULTS: Mapping[str, Any] = {
 Refused = list[tuple[Marked, Failure]]
 
 
+@dataclass
+class _Prepared:
+    """A batch that is produced and not committed."""
+
+    batch: BatchName
+    producer: Any
+    refused: Refused = field(default_factory=Refused)
+    error: Exception | None = None
+
+
 class KafkaTransactions:
     """Publishes named batches, all or nothing, under one transactional id."""
 
@@ -76,6 +87,7 @@ class KafkaTransactions:
         self.state_topic, self._state_partition = state_topic, state_partition
         self._operation_timeout = operation_timeout
         self._producer: Any = None
+        self._prepared: _Prepared | None = None
 
     # -- the fence -------------------------------------------------------------------------------
 
@@ -91,13 +103,20 @@ class KafkaTransactions:
         self._producer = producer
         return None
 
-    def identify(self, transactional_id: str) -> None:
-        """Go by this name from now on, and write to the state partition that it falls on."""
-        self.transactional_id = transactional_id
-        self._config["transactional.id"] = transactional_id
-        self._state_partition = crc32(transactional_id.encode()) % STATE_PARTITIONS
+    def enter(self, generation: int, epoch: int) -> None:
+        """Nothing: Kafka itself knows which of two producers came later."""
 
-    def ensure_state_topic(self) -> None:
+    def identify(self, outbox: str, shard: int = 0) -> None:
+        """Go by the name of an outbox and of its shard from now on.
+
+        Each shard has a state partition of its own, unless there are more of them than partitions:
+        then one may have to wait for another's transaction to end before it can read back.
+        """
+        self.transactional_id = outbox if shard == 0 else f"{outbox}-{shard}"
+        self._config["transactional.id"] = self.transactional_id
+        self._state_partition = (crc32(outbox.encode()) + shard) % STATE_PARTITIONS
+
+    def open(self) -> None:
         """Create the state topic if it is missing; refuse one that forgets or is not safe.
 
         Raises:
@@ -107,9 +126,10 @@ class KafkaTransactions:
         kafka = require("confluent_kafka")
         try:
             self._ensure_state_topic(kafka)
-        except kafka.KafkaException as error:
+        except (kafka.KafkaException, TimeoutError) as error:
             bootstrap = str(self._client_config.get("bootstrap.servers"))
-            raise Unreachable("Kafka", bootstrap, error.args[0].str()) from error
+            reason = "no answer in time" if isinstance(error, TimeoutError) else error.args[0].str()
+            raise Unreachable("Kafka", bootstrap, reason) from error
 
     def _ensure_state_topic(self, kafka: Any) -> None:
         admin_module = require("confluent_kafka.admin")
@@ -158,10 +178,13 @@ class KafkaTransactions:
         kafka = require("confluent_kafka")
         try:
             return ReadBack(self._last_committed(kafka))
+        except TimeoutError:
+            text = f"no answer within {self._operation_timeout:g} s"
+            return CommitUnknown(Failure(FailureKind.TARGET_DOWN, "timeout", text))
         except kafka.KafkaException as error:
             if error.args[0].name() in MISSING:
                 # Somebody has deleted it. An empty one in its place says so to whoever looks next.
-                with suppress(kafka.KafkaException):
+                with suppress(kafka.KafkaException, TimeoutError):
                     self._ensure_state_topic(kafka)
             return CommitUnknown(classify(error))
 
@@ -225,16 +248,48 @@ class KafkaTransactions:
 
     # -- publishing ------------------------------------------------------------------------------
 
+    def prepare(self, batch: BatchName, rows: Sequence[Marked]) -> None:
+        """Begin a transaction and produce the rows, so that ``publish`` has less to wait for.
+
+        Nobody who reads committed records sees them, and whoever leads next undoes them: so this
+        may be done before the batch is known to be marked. What goes wrong here ``publish`` tells.
+        """
+        kafka = require("confluent_kafka")
+        # This producer to the end: a call that hangs may outlive it being replaced.
+        self._prepared = prepared = _Prepared(batch, self._producer)
+        try:
+            prepared.producer.begin_transaction()
+            self._produce(prepared.producer, rows, prepared.refused)
+        except kafka.KafkaException as error:
+            prepared.error = error
+
+    def discard(self) -> None:
+        """Undo what was prepared: the batch came to be another. A failure ``publish`` tells."""
+        prepared = self._prepared
+        if prepared is None:
+            return
+        kafka = require("confluent_kafka")
+        try:
+            prepared.producer.abort_transaction(self._operation_timeout)
+        except kafka.KafkaException as error:
+            prepared.error = error
+        else:
+            self._prepared = None
+
     def publish(
         self, batch: BatchName, rows: Sequence[Marked]
     ) -> Committed | Rejected | CommitUnknown:
-        """Write the rows and the batch's name in one transaction."""
+        """Write the rows and the batch's name in one transaction; only what is not prepared yet."""
         kafka = require("confluent_kafka")
-        # This producer to the end: a call that hangs may outlive it being replaced.
-        producer, refused = self._producer, Refused()
+        if self._prepared is None:
+            self.prepare(batch, rows)
+        prepared, self._prepared = cast(_Prepared, self._prepared), None
+        producer, refused = prepared.producer, prepared.refused
         try:
-            producer.begin_transaction()
-            self._produce(producer, rows, refused)
+            if prepared.error is not None:
+                raise prepared.error
+            if prepared.batch != batch:
+                raise AssertionError(f"{prepared.batch} is prepared, and {batch} to be published")
             if refused:
                 return self._abort(producer, refused)
             producer.produce(
@@ -300,6 +355,7 @@ class KafkaTransactions:
 
     def close(self) -> None:
         """Let go of the producer; an open transaction is the next one's to abort."""
+        self._prepared = None
         if self._producer is not None:
             self._producer.purge()
             self._producer = None

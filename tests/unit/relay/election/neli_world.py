@@ -66,7 +66,7 @@ class World:
         expired = [
             process
             for process, since in self.sessions.items()
-            if self.now >= since + TIMING.session_timeout
+            if self.now >= since + TIMING.group_session
         ]
         for process in expired:
             del self.sessions[process]

@@ -30,7 +30,7 @@ def leading_machine(now: float = 10.0) -> NeliMachine:
     machine = assigned_machine()
     prove(machine, now)
     machine.on_epoch_raised(1, now)
-    assert machine.leading() == Leading(1, now + 5.0, now + 15.0)
+    assert machine.leading() == Leading(1, now + 5.0, now + 14.25)
     return machine
 
 
@@ -74,7 +74,7 @@ def test_the_right_counts_from_the_sending_however_late_the_proof() -> None:
     assert machine.offset_to_commit(12.0) == 4
     machine.on_committed(4, True)
     machine.on_epoch_raised(1, 14.0)
-    assert machine.leading() == Leading(1, 15.0, 25.0)
+    assert machine.leading() == Leading(1, 15.0, 24.25)
 
 
 def test_a_proof_that_comes_too_late_proves_nothing() -> None:
@@ -152,7 +152,7 @@ def test_a_missed_deadline_fences_and_a_later_proof_leads_anew_under_another_epo
     machine.on_pulse_began(15.1)
     assert machine.wants_epoch(15.1)
     machine.on_epoch_raised(2, 15.1)
-    assert machine.leading() == Leading(2, 20.0, 30.0)
+    assert machine.leading() == Leading(2, 20.0, 29.25)
 
 
 def hear(machine: NeliMachine, now: float, offset: int) -> None:
@@ -167,8 +167,8 @@ def test_a_leader_stays_while_the_group_gives_no_answer_for_as_long_as_a_session
     for now in range(11, 25):
         machine.on_pulse_began(float(now))
         hear(machine, float(now), now)
-        assert machine.leading() == Leading(1, min(now + 5.0, 25.0), 25.0)
-    machine.on_pulse_began(25.0)
+        assert machine.leading() == Leading(1, min(now + 5.0, 24.25), 24.25)
+    machine.on_pulse_began(24.25)
     assert machine.leading() is None
 
 
@@ -214,7 +214,7 @@ def test_an_epoch_that_took_too_long_to_raise_is_not_led_under() -> None:
     assert machine.leading() is None
     prove(machine, 15.0, offset=9)
     machine.on_epoch_raised(2, 15.1)
-    assert machine.leading() == Leading(2, 20.0, 30.0)
+    assert machine.leading() == Leading(2, 20.0, 29.25)
 
 
 def test_two_assignments_in_a_row_are_impossible() -> None:

@@ -1,0 +1,90 @@
+"""What the relay does when the backlog is huge, vacuum is blocked, or the leader leaves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from windrow.bench.relay.drains import drain
+from windrow.bench.relay.live import WRITER
+from windrow.bench.relay.stage import PARTITIONS, Settings, Stage
+from windrow.extras import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def cost(stage: Stage, rows: int, keys: int, repeats: int, settings: Settings) -> float:
+    """Microseconds of relay and PostgreSQL together for each record of such a backlog."""
+    drains = [drain(stage, rows, keys, settings) for _ in range(repeats)]
+    return median(one.relay_cpu + one.postgres_cpu for one in drains)
+
+
+def worst_mark(stage: Stage, rows: int, keys: int, settings: Settings) -> float:
+    """The longest mark, in seconds, with a transaction open throughout and stale statistics.
+
+    The table is analysed while it is empty, which is when planners choose badly, and the open
+    transaction keeps vacuum from removing a single dead row.
+    """
+    stage.connection.execute("TRUNCATE outbox")
+    stage.connection.execute("ANALYZE outbox")
+    with _held_transaction(stage):
+        stage.connection.execute("SELECT pg_stat_statements_reset()")
+        drain(stage, rows, keys, settings, analyse=False)
+        (longest,) = stage.connection.execute(
+            "SELECT max(max_exec_time) FROM pg_stat_statements"
+            r" WHERE query ~ 'UPDATE \S*outbox\S* SET'"
+        ).fetchone()
+    return float(longest) / 1000
+
+
+@contextmanager
+def _held_transaction(stage: Stage) -> Iterator[None]:
+    with require("psycopg").connect(stage.postgres.dsn()) as holder:
+        holder.execute("SELECT txid_current()")
+        yield
+
+
+def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -> tuple[float, int]:
+    """The longest silence at a consumer, in milliseconds, around a clean stop; and repeats."""
+    topic = stage.new_topic()
+    stage.connection.execute("TRUNCATE outbox")
+    stage.go()
+    expected = int(rate * seconds)
+    arrivals: list[tuple[float, bytes]] = []
+    stop_reading = threading.Event()
+    consumer = stage.new_consumer()
+    partition = require("confluent_kafka").TopicPartition
+    consumer.assign([partition(topic, number, 0) for number in range(PARTITIONS)])
+    reader = threading.Thread(target=_collect, args=(consumer, arrivals, stop_reading), daemon=True)
+    with stage.relay(settings) as leader, stage.relay(settings):
+        reader.start()
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, stage.postgres.dsn(), topic, str(rate), str(seconds)],
+            stdout=subprocess.DEVNULL,
+        )
+        stage.wait(lambda: len(arrivals) > expected // 2, "half of the records arrive")
+        stopped_at = time.time()
+        leader.stop()
+        writer.wait(seconds + 30)
+        stage.wait(lambda: len(arrivals) >= expected, "all records arrive")
+        stage.wait(stage.is_empty, "all records are purged")
+    stop_reading.set()
+    reader.join(10)
+    consumer.close()
+    around = [at for at, _ in arrivals if stopped_at - 0.5 <= at <= stopped_at + 3.0]
+    gap = max(later - earlier for earlier, later in pairwise(around))
+    return gap * 1000, len(arrivals) - expected
+
+
+def _collect(consumer: Any, arrivals: list[tuple[float, bytes]], stop: threading.Event) -> None:
+    while not stop.is_set():
+        messages = consumer.consume(1_000, 0.002)
+        now = time.time()
+        arrivals += [(now, message.key()) for message in messages if message.error() is None]

@@ -1,0 +1,1 @@
+"""The steps of the inbox's tables in PostgreSQL, one file each."""

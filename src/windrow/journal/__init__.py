@@ -1,0 +1,1 @@
+"""Journals: append-only byte streams on replicated brokers, written all or nothing."""

@@ -1,0 +1,1 @@
+"""A broker: one process that keeps replicas of journals and serves them."""

@@ -1,0 +1,1 @@
+"""Messages in journals: frames, the record envelope, identities and their sequence."""

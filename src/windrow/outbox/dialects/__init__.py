@@ -1,0 +1,1 @@
+"""Outboxes in MariaDB, MySQL and SQLite: names, schema, and the way in."""

@@ -1,0 +1,1 @@
+"""The formats that Spark finds by their names, one module each."""

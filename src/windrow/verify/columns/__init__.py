@@ -1,0 +1,1 @@
+"""The comparison itself, on columns: no step of Python for each record."""

@@ -1,0 +1,1 @@
+"""Where records are read from: databases, files, Kafka, journals, receivers."""

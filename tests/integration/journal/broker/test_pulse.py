@@ -1,0 +1,83 @@
+"""What a primary does without being asked, and what it writes to the keyspace meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.integration.journal.broker.cluster import JOURNAL, KEYS, Broker, Cluster, spec, tell
+from windrow.journal.broker.keyspace_changes import KeyspaceChanges
+from windrow.journal.broker.pulse import Pulse
+from windrow.journal.messages import decode_route
+
+
+@asynccontextmanager
+async def pulse_of(broker: Broker) -> AsyncIterator[None]:
+    assert broker.api is not None
+    assert broker.resolver is not None
+    beating = asyncio.create_task(Pulse(broker.api, broker.resolver, broker.replica).run())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.wait([beating])
+
+
+async def advertised(there: Cluster) -> list[tuple[str, ...]]:
+    """The members that each assignment tells of, none if it tells nothing."""
+    kvs = (await there.store.load(KEYS.assignments_of(JOURNAL))).kvs
+    return [
+        tuple(m.suffix for m in decode_route(kv.value).members) if kv.value else () for kv in kvs
+    ]
+
+
+async def until_advertised(there: Cluster, *members: str) -> None:
+    async with asyncio.timeout(10):
+        while await advertised(there) != [members] * len(members):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+def test_the_pulse_synchronises_each_new_route_without_any_append(tmp_path: Path) -> None:
+    """Brokers cannot enter or leave a route before it was synchronised."""
+
+    async def story(there: Cluster) -> None:
+        a, b, c = [await there.broker(name) for name in "abc"]
+        await there.create(spec(1))
+        await there.assign(a)
+        async with pulse_of(a):
+            await until_advertised(there, "broker-a")
+            await there.create(spec(2))
+            await there.assign(a, b)
+            await until_advertised(there, "broker-a", "broker-b")
+            await there.assign(a, c)
+            await until_advertised(there, "broker-a", "broker-c")
+        assert (await a.append(b"first")).commit.begin == 0
+
+    tell(story, tmp_path)
+
+
+def test_a_route_is_advertised_only_while_the_assignments_are_those_resolved(
+    tmp_path: Path,
+) -> None:
+    """Won, then nothing left to do, then lost to a change that was made meanwhile."""
+
+    async def story(there: Cluster) -> None:
+        a, b = await there.broker("a"), await there.broker("b")
+        await there.create(spec(1))
+        await there.assign(a)
+        assert a.resolver is not None
+        changes = KeyspaceChanges(there.store, KEYS)
+        before = await a.resolver.resolve(JOURNAL, require_primary=True, may_proxy=False)
+        assert (await changes.put_assignments(before, JOURNAL, None)).succeeded
+        assert await advertised(there) == [("broker-a",)]
+        # The same again: what it was resolved from is no more.
+        assert not (await changes.put_assignments(before, JOURNAL, None)).succeeded
+        await there.change()
+        now = await a.resolver.resolve(JOURNAL, require_primary=True, may_proxy=False)
+        await there.assign(b, a)
+        assert not (await changes.put_assignments(now, JOURNAL, None)).succeeded
+        assert ("broker-b",) not in await advertised(there)
+
+    tell(story, tmp_path)

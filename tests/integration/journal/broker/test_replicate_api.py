@@ -1,0 +1,218 @@
+"""A replica's side of replication, called as a primary would."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.integration.journal.broker.cluster import JOURNAL, Broker, Cluster, spec, tell, until
+from windrow.journal.fragment import Fragment
+from windrow.journal.labels import EMPTY
+from windrow.journal.messages import fragment_to_pb, header_to_pb, labels_to_pb
+from windrow.journal.spec import Header, Route
+from windrow.journal.wire import protocol_pb2 as pb
+
+TERM = 4711
+
+
+class Primary:
+    """A stream to a replica, written by hand."""
+
+    def __init__(self, call: Any, broker: Broker, route: Route) -> None:
+        self.call, self.broker, self.route = call, broker, route
+
+    def header(self) -> pb.Header:
+        assert self.broker.resolver is not None
+        etcd = self.broker.resolver.etcd_header()
+        return header_to_pb(Header(self.broker.id, self.route, etcd))
+
+    async def propose(self, end: int, digest: bytes = bytes(20), **more: Any) -> None:
+        begin = more.pop("begin", 0)
+        proposal = fragment_to_pb(Fragment(JOURNAL, begin, end, digest))
+        registers = labels_to_pb(EMPTY)
+        await self.call.write(pb.ReplicateRequest(proposal=proposal, registers=registers, **more))
+
+    async def sync(self, **more: Any) -> pb.ReplicateResponse:
+        await self.propose(0, acknowledge=True, header=self.header(), term=TERM, **more)
+        return await self.read()
+
+    async def send(self, content: bytes, delta: int = 0) -> None:
+        await self.call.write(pb.ReplicateRequest(content=content, content_delta=delta))
+
+    async def read(self) -> pb.ReplicateResponse:
+        answer = await self.call.read()
+        assert answer is not grpc.aio.EOF  # type: ignore[attr-defined]
+        return answer  # type: ignore[no-any-return]
+
+
+async def replica_and_primary(there: Cluster) -> tuple[Broker, Primary]:
+    """A real replica, and ourselves in the place of its primary."""
+    primary, replica = await there.scripted("a"), await there.broker("b")
+    await there.create(spec(2))
+    await there.assign(primary, replica)
+    call = primary.connections.stub(replica.endpoint).Replicate()
+    return replica, Primary(call, replica, Route((primary.id, replica.id), 0))
+
+
+def sha1(content: bytes) -> bytes:
+    import hashlib
+
+    return hashlib.sha1(content).digest()
+
+
+def test_content_and_commit_are_acknowledged_and_shown_when_the_primary_says_so(
+    tmp_path: Path,
+) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        first = await primary.sync()
+        assert first.status == pb.OK
+        assert first.header.process_id.suffix == "broker-b"
+        assert first.agreed_term == TERM
+        await primary.send(b"hello ")
+        await primary.send(b"world", 6)
+        await primary.propose(11, sha1(b"hello world"), acknowledge=True)
+        assert await primary.read() == pb.ReplicateResponse(status=pb.OK)
+        assert replica.shown == 0
+        await primary.propose(11, sha1(b"hello world"), acknowledged_end=11)
+        await until(lambda: replica.shown == 11)
+
+    tell(story, tmp_path)
+
+
+def test_content_may_come_joined_to_its_proposal_and_be_fetched_back(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        _, primary = await replica_and_primary(there)
+        assert (await primary.sync()).takes_joined
+        await primary.propose(3, sha1(b"abc"), acknowledge=True, joined_content=b"abc")
+        assert (await primary.read()).status == pb.OK
+        await primary.call.write(pb.ReplicateRequest(fetch_offset=1, fetch_length=2))
+        assert (await primary.read()).content == b"bc"
+        await primary.call.write(pb.ReplicateRequest(fetch_offset=2, fetch_length=2))
+        with pytest.raises(grpc.aio.AioRpcError, match=r"\[2, 4\) was asked for"):
+            await primary.read()
+
+    tell(story, tmp_path)
+
+
+def test_a_rollback_drops_what_was_sent(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        _, primary = await replica_and_primary(there)
+        await primary.sync()
+        await primary.send(b"never mind")
+        await primary.propose(0, acknowledge=True)
+        assert (await primary.read()).status == pb.OK
+        await primary.send(b"this")
+        await primary.propose(4, sha1(b"this"), acknowledge=True)
+        assert (await primary.read()).status == pb.OK
+
+    tell(story, tmp_path)
+
+
+def test_a_mismatch_is_answered_with_what_the_replica_has_and_the_stream_goes_on(
+    tmp_path: Path,
+) -> None:
+    async def story(there: Cluster) -> None:
+        _, primary = await replica_and_primary(there)
+        await primary.sync()
+        await primary.send(b"this")
+        await primary.propose(4, sha1(b"that"), acknowledge=True)
+        answer = await primary.read()
+        assert answer.status == pb.PROPOSAL_MISMATCH
+        assert answer.HasField("fragment")
+        assert answer.HasField("registers")
+        await primary.propose(0, acknowledge=True)
+        assert (await primary.read()).status == pb.OK
+
+    tell(story, tmp_path)
+
+
+def test_a_mismatch_that_is_not_to_be_acknowledged_ends_the_stream(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.sync()
+        await primary.send(b"this")
+        await primary.propose(4, sha1(b"that"))
+        with pytest.raises(grpc.aio.AioRpcError, match="PROPOSAL_MISMATCH of a proposal"):
+            await primary.read()
+        await until(lambda: replica.replica.spool.is_here)
+
+    tell(story, tmp_path)
+
+
+def test_content_that_does_not_follow_ends_the_stream(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        _, primary = await replica_and_primary(there)
+        await primary.sync()
+        await primary.send(b"this", 7)
+        with pytest.raises(grpc.aio.AioRpcError, match="delta 7 was offered"):
+            await primary.read()
+
+    tell(story, tmp_path)
+
+
+def test_another_route_is_answered_with_the_replicas_own(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        primary.route = Route((replica.id,), 0)
+        answer = await primary.sync()
+        assert answer.status == pb.WRONG_ROUTE
+        assert len(answer.header.route.members) == 2
+
+    tell(story, tmp_path)
+
+
+def test_a_primary_that_waits_for_the_spool_is_resolved_again_when_the_route_changes(
+    tmp_path: Path,
+) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        spool = replica.replica.spool.take_now()
+        call = asyncio.create_task(primary.sync())
+        await until(lambda: replica.replica.spool.is_awaited)
+        await there.assign(replica)
+        assert (await call).status == pb.WRONG_ROUTE
+        replica.replica.spool.give(spool)
+
+    tell(story, tmp_path)
+
+
+def test_a_silent_stream_of_an_outdated_primary_is_ended(tmp_path: Path) -> None:
+    """A primary that was stopped must not keep the spool from the next one for ever."""
+
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.sync()
+        await there.create(spec(1))
+        await there.assign(replica)
+        assert (await replica.append(b"x")).status == pb.OK
+
+    tell(story, tmp_path, timeout=0.3)
+
+
+def test_brokers_with_spools_of_different_kinds_do_not_replicate(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        _, primary = await replica_and_primary(there)
+        with pytest.raises(grpc.aio.AioRpcError, match="spools of different kinds"):
+            await primary.sync()
+
+    tell(story, tmp_path, is_durable=False)
+
+
+def test_a_stock_primary_is_shown_at_once(tmp_path: Path) -> None:
+    """One that never says what is acknowledged: then a commit is all there is to go by."""
+
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.propose(0, acknowledge=True, header=primary.header())
+        await primary.read()
+        await primary.send(b"this")
+        await primary.propose(4, sha1(b"this"), acknowledge=True)
+        await primary.read()
+        assert replica.shown == 4
+
+    tell(story, tmp_path, is_durable=False)

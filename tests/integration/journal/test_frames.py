@@ -1,0 +1,424 @@
+"""Calls in frames: what a caller and a service of theirs may rely on, over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
+
+import grpc
+import pytest
+
+from windrow.journal.frames.calling import NEVER_LEFT, Call
+from windrow.journal.frames.format import HELLO
+from windrow.journal.frames.pool import Pool
+from windrow.journal.frames.serving import HIGH_WATER, FrameServer
+from windrow.journal.not_written import FailureKind
+from windrow.journal.wire import protocol_pb2 as pb
+
+LIMIT = 4 * 1024 * 1024
+PATIENCE = 30.0
+Answer = Callable[[Any, Any], Any]
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in an event loop of its own, for so long at most."""
+
+    @wraps(test)
+    def running(*given: Any, **named: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*given, **named), PATIENCE))
+
+    return running
+
+
+class Service:
+    """Answers an append with the number of its messages, or as it is told."""
+
+    def __init__(self) -> None:
+        self.answer: Answer | None = None
+        self.cancelled = asyncio.Event()
+        self.metadata: Any = None
+
+    async def Append(self, requests: Any, context: Any) -> pb.AppendResponse:
+        """Take an append."""
+        self.metadata = context.invocation_metadata()
+        try:
+            if self.answer is not None:
+                return await self.answer(requests, context)  # type: ignore[no-any-return]
+            count = len([message async for message in requests])
+            return pb.AppendResponse(total_chunks=count)
+        except asyncio.CancelledError:
+            assert context.cancelled()
+            self.cancelled.set()
+            raise
+
+    async def Replicate(self, requests: Any, context: Any) -> AsyncIterator[Any]:
+        """Answer each message with its offset."""
+        async for message in requests:
+            yield pb.ReplicateResponse(acknowledged_end=message.content_delta)
+
+
+class Serving:
+    """A service on a port, and how many connections it was given."""
+
+    def __init__(self) -> None:
+        self.service = Service()
+        self.server = FrameServer(self.service, LIMIT)
+        self.connections = 0
+        self.endpoint = ""
+        self.pool = Pool()
+
+    def append(self, timeout: float | None = None, **metadata: str) -> Call:
+        """Begin an append."""
+        return self.pool.call(
+            self.endpoint,
+            "Append",
+            tuple(metadata.items()),
+            pb.AppendResponse.FromString,
+            _never,
+            gathers=True,
+            timeout=timeout,
+        )
+
+    async def appended(self, *contents: bytes) -> int:
+        """Append pieces, and return how many messages came."""
+        call = self.append()
+        for content in contents:
+            await call.write(pb.AppendRequest(content=content))
+        await call.done_writing()
+        return int((await call).total_chunks)
+
+
+async def _write_for_ever(call: Call) -> None:
+    while True:
+        await call.write(pb.AppendRequest(content=bytes(100_000)))
+        await asyncio.sleep(0.001)  # others have to have a turn
+
+
+def _never() -> Any:
+    raise AssertionError("called by gRPC")
+
+
+class _Greeting(asyncio.Protocol):
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._first = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._serving.connections += 1
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._first += data
+        if self._first.startswith(HELLO):
+            self._serving.server.take(self._transport, self._first[len(HELLO) :])
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[Serving]:
+    """A service that speaks frames."""
+    serving = Serving()
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: _Greeting(serving), "127.0.0.1", 0)
+    serving.endpoint = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield serving
+    finally:
+        serving.pool.close()
+        serving.server.abort()
+        listening.close()
+
+
+@in_a_loop
+async def test_calls_follow_one_another_on_one_connection() -> None:
+    async with served() as serving:
+        assert [await serving.appended(b"a"), await serving.appended(b"b", b"c")] == [1, 2]
+        assert serving.connections == 1
+
+
+@in_a_loop
+async def test_calls_at_the_same_time_do_not_wait_for_each_other() -> None:
+    async with served() as serving:
+        slow = serving.append()
+        await slow.write(pb.AppendRequest(content=b"a"))
+        assert await serving.appended(b"b") == 1
+        await slow.done_writing()
+        assert (await slow).total_chunks == 1
+        assert serving.connections == 2
+
+
+@in_a_loop
+async def test_metadata_come_with_the_call() -> None:
+    async with served() as serving:
+        call = serving.append(authorization="Bearer x")
+        await call.write(pb.AppendRequest())
+        await call.done_writing()
+        await call
+        assert serving.service.metadata == (("authorization", "Bearer x"),)
+
+
+@in_a_loop
+async def test_messages_of_a_stream_are_answered_as_they_come() -> None:
+    async with served() as serving:
+        call = serving.pool.call(
+            serving.endpoint,
+            "Replicate",
+            (),
+            pb.ReplicateResponse.FromString,
+            _never,
+            gathers=False,
+        )
+        for n in (1, 2):
+            await call.write(pb.ReplicateRequest(content_delta=n))
+            assert (await call.read()).acknowledged_end == n
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+
+
+@in_a_loop
+async def test_an_error_of_the_service_reaches_the_caller_as_it_is() -> None:
+    async def refuse(_: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not yours", (("why", "x"),))
+
+    async with served() as serving:
+        serving.service.answer = refuse
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await serving.appended(b"a")
+        assert failure.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert failure.value.details() == "not yours"
+        assert tuple(failure.value.trailing_metadata()) == (("why", "x"),)  # type: ignore[comparison-overlap]
+
+
+@in_a_loop
+async def test_an_answer_before_the_last_message_ends_the_call_and_no_other() -> None:
+    async def at_once(requests: Any, _: Any) -> pb.AppendResponse:
+        await anext(requests)
+        return pb.AppendResponse(total_chunks=99)
+
+    async with served() as serving:
+        serving.service.answer = at_once
+        call = serving.append()
+        with pytest.raises(asyncio.InvalidStateError):
+            await _write_for_ever(call)
+        assert (await call).total_chunks == 99
+        serving.service.answer = None
+        assert await serving.appended(b"a") == 1
+
+
+@in_a_loop
+async def test_a_cancelled_call_is_cancelled_at_the_broker() -> None:
+    async with served() as serving:
+        call = serving.append()
+        await call.write(pb.AppendRequest(content=b"a"))
+        await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.wait_for(serving.service.cancelled.wait(), 5)
+
+
+@in_a_loop
+async def test_a_call_whose_time_is_over_is_cancelled_at_the_broker() -> None:
+    async with served() as serving:
+        call = serving.append(timeout=0.05)
+        await call.write(pb.AppendRequest(content=b"a"))
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await call
+        assert failure.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        await asyncio.wait_for(serving.service.cancelled.wait(), 5)
+
+
+@in_a_loop
+async def test_a_caller_is_read_no_faster_than_it_is_served() -> None:
+    """Otherwise a broker would take all of a large append into its memory."""
+    begin, taken = asyncio.Event(), asyncio.Event()
+    held: list[int] = []
+
+    async def slowly(requests: Any, _: Any) -> pb.AppendResponse:
+        await begin.wait()
+        held.append(requests.held_bytes)
+        count = len([message async for message in requests])
+        return pb.AppendResponse(total_chunks=count)
+
+    async with served() as serving:
+        serving.service.answer = slowly
+        call = serving.append()
+
+        async def write() -> None:
+            for _ in range(64):
+                await call.write(pb.AppendRequest(content=bytes(1 << 20)))
+            await call.done_writing()
+            taken.set()
+
+        writing = asyncio.create_task(write())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(taken.wait(), 0.5)
+        begin.set()
+        assert (await call).total_chunks == 64
+        assert held[0] <= HIGH_WATER + LIMIT
+        await writing
+
+
+@in_a_loop
+async def test_a_call_that_nobody_is_there_for_was_not_sent() -> None:
+    async with served() as serving:
+        serving.endpoint = "http://127.0.0.1:1"
+        with pytest.raises(grpc.aio.AioRpcError, match=NEVER_LEFT) as failure:
+            await serving.appended(b"a")
+        assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@in_a_loop
+async def test_a_connection_that_is_lost_leaves_the_outcome_unknown() -> None:
+    async def lose(requests: Any, _: Any) -> Any:
+        await anext(requests)
+        serving.server.abort()
+        await asyncio.sleep(60)
+
+    async with served() as serving:
+        serving.service.answer = lose
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await serving.appended(b"a")
+        assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert FailureKind.of(failure.value.trailing_metadata()) is FailureKind.UNKNOWN
+
+
+@in_a_loop
+async def test_a_broker_that_stops_ends_what_it_began_and_says_what_it_did_not_begin() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: Any, __: Any) -> pb.AppendResponse:
+        begun.set()
+        await go_on.wait()
+        return pb.AppendResponse(total_chunks=7)
+
+    async with served() as serving:
+        await serving.appended(b"a")
+        late = serving.append()
+        connecting = serving.pool._idle[serving.endpoint][-1]
+        serving.service.answer = wait
+        serving.pool._idle[serving.endpoint].clear()
+        under_way = asyncio.create_task(serving.appended(b"b"))
+        await asyncio.wait_for(begun.wait(), 5)
+        stopping = asyncio.create_task(serving.server.stop(5))
+        # Sent before the broker's farewell has come, and read by nobody.
+        serving.pool._give_back(serving.endpoint, connecting)
+        await late.write(pb.AppendRequest(content=b"c"))
+        await late.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await late
+        assert FailureKind.of(failure.value.trailing_metadata()) is FailureKind.PASSING
+        go_on.set()
+        assert await under_way == 7
+        await stopping
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+@in_a_loop
+async def test_who_does_not_greet_back_is_called_by_grpc(answer: bytes) -> None:
+    """A stock broker, or one whose port belongs to gRPC."""
+    dialled = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal dialled
+        dialled += 1
+        await reader.read(10)
+        writer.write(answer)
+        writer.close()
+
+    listening = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    endpoint = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    written: list[bytes] = []
+
+    class ByGrpc:
+        async def write(self, message: Any) -> None:
+            written.append(message.content)
+
+    pool = Pool()
+    for content in (b"a", b"b"):
+        call = pool.call(endpoint, "Append", (), pb.AppendResponse.FromString, ByGrpc, gathers=True)
+        await call.write(pb.AppendRequest(content=content))
+    assert written == [b"a", b"b"]
+    assert dialled == 1
+    listening.close()
+
+
+@in_a_loop
+async def test_a_call_that_is_given_up_before_it_was_greeted_leaves_no_connection() -> None:
+    left = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(100):
+            pass
+        left.set()
+        writer.close()
+
+    listening = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    serving = Serving()
+    serving.endpoint = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    writing = asyncio.create_task(serving.append().write(pb.AppendRequest()))
+    await asyncio.sleep(0.05)
+    writing.cancel()
+    await asyncio.wait_for(left.wait(), 5)
+    listening.close()
+
+
+@in_a_loop
+async def test_calls_beyond_the_most_connections_share_one_of_grpc() -> None:
+    """Otherwise a thousand appends at once would be a thousand connections."""
+    written: list[Any] = []
+
+    class ByGrpc:
+        async def write(self, message: Any) -> None:
+            written.append(message.content)
+
+    async with served() as serving:
+        pool = Pool(most_open=2)
+        calls = [
+            pool.call(
+                serving.endpoint, "Append", (), pb.AppendResponse.FromString, ByGrpc, gathers=True
+            )
+            for _ in range(3)
+        ]
+        beginning = [call.write(pb.AppendRequest(content=b"a")) for call in calls]
+        await asyncio.gather(*beginning)
+        assert serving.connections == 2
+        assert written == [b"a"]
+        pool.close()
+
+
+@pytest.mark.parametrize("endpoint", ["https://127.0.0.1:1", "unix:///tmp/x"])
+@in_a_loop
+async def test_only_plain_tcp_carries_frames(endpoint: str) -> None:
+    written: list[Any] = []
+
+    class ByGrpc:
+        async def write(self, message: Any) -> None:
+            written.append(message)
+
+    pool = Pool()
+    call = pool.call(endpoint, "Append", (), pb.AppendResponse.FromString, ByGrpc, gathers=True)
+    await call.write(pb.AppendRequest(content=b"a"))
+    assert written == [pb.AppendRequest(content=b"a")]
+
+
+@in_a_loop
+async def test_a_frame_that_is_too_large_ends_the_call() -> None:
+    async with served() as serving:
+        call = serving.append()
+        await call.write(pb.AppendRequest(content=bytes(LIMIT + 1)))
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await call
+        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@in_a_loop
+async def test_a_method_that_is_not_served_is_refused() -> None:
+    async with served() as serving:
+        call = serving.pool.call(
+            serving.endpoint, "Read", (), pb.ReadResponse.FromString, _never, gathers=True
+        )
+        await call.write(pb.ReadRequest())
+        with pytest.raises(grpc.aio.AioRpcError, match="no method 'Read'"):
+            await call
