@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fixtures.databases",
     "tests.fixtures.streams",
     "tests.fixtures.relaying",
+    "tests.fixtures.second_try",
     "windrow.testing.faults",
 ]
 
