@@ -389,16 +389,21 @@ class Changes(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """When all is quiet the solution is reached, as far as nothing needed has to go for it."""
+        """When all is quiet the solution is reached, as far as nothing needed has to go for it.
+
+        Who is missing has no room, and who is there beyond the solution is needed.
+        """
         self.forget_plans()
         self.cluster.settle()
         state = self.cluster.state()
         assert set(state.assignments) <= set(state.items)
         assert self.cluster.solved is not None
+        loads = state.loads()
         for journal, desired in self.cluster.solved[1].items():
             held = {a.member for a in state.current(journal)}
-            wanted = state.items[journal].replication
-            assert held == set(desired) or len(desired) < wanted >= len(held)
+            missing, beyond = set(desired) - held, held - set(desired)
+            assert all(loads[member] >= state.members[member].limit for member in missing)
+            assert not beyond or len(held) <= state.items[journal].replication
 
     @invariant()
     def every_plan_can_be_sent(self) -> None:
