@@ -19,7 +19,9 @@ from windrow.verify.columns.batches import column_of, make_batch
 from windrow.verify.errors import BadQuery, UnreadableSource
 from windrow.verify.sources.queries import check_columns, first_line
 
-ROWS: Final = 1 << 16
+ROWS: Final = 1 << 10
+"""Asked for at a time: so few are turned into columns while the processor's cache has them."""
+BATCH: Final = 1 << 16
 _LOST: Final = (2006, 2013, 1053, 1927)
 """MySQL's numbers for a connection that is gone."""
 
@@ -51,6 +53,7 @@ class SqliteQuery:
             uri = f"{Path(self._path).absolute().as_uri()}?mode=ro"
             connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             connection.execute("PRAGMA schema_version").close()
+            connection.text_factory = bytes  # which is what is compared
         except sqlite3.Error as error:
             raise Unreachable("SQLite", self._path, str(error)) from error
         return connection
@@ -119,7 +122,19 @@ def _rows(name: str, cursor: Any, query: str) -> Iterator[pa.RecordBatch]:
     columns = len(cursor.description)
     check_columns(name, columns)
     read = 0
-    while rows := cursor.fetchmany(ROWS):
-        found = [column_of(column) for column in zip(*rows, strict=True)]
+    for pieces in _pieces(cursor):
+        found = [pa.concat_arrays(column) for column in zip(*pieces, strict=True)]
         yield make_batch(name, read, found[0] if columns == 2 else None, found[-1])
-        read += len(rows)
+        read += len(found[-1])
+
+
+def _pieces(cursor: Any) -> Iterator[list[list[pa.Array]]]:
+    """Columns of a few rows each, as many together as make a batch."""
+    pieces: list[list[pa.Array]] = []
+    while rows := cursor.fetchmany(ROWS):
+        pieces.append([column_of(column) for column in zip(*rows, strict=True)])
+        if len(pieces) == BATCH // ROWS:
+            yield pieces
+            pieces = []
+    if pieces:
+        yield pieces
