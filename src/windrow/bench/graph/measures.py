@@ -6,7 +6,6 @@ from statistics import median
 
 from windrow.bench.graph.memory import resident_bytes
 from windrow.bench.graph.pipes import (
-    BATCH,
     at_least_once_rate,
     batch_times,
     exactly_once_rate,
@@ -19,7 +18,9 @@ from windrow.bench.measurement import Figure, at_least, at_most
 from windrow.bench.parts import Progress
 
 SIZES = (10_000, 100_000, 1_000_000, 3_000_000)
-SHORT = 10
+ROUNDS = {10_000: 9, 100_000: 5, 1_000_000: 3, 3_000_000: 3}
+"""Of a short backlog the price of a batch is nearly all, so it takes more to know the rest."""
+SHORT = 5
 """Batches of one message each, by which the price of a batch itself is known."""
 
 
@@ -71,18 +72,14 @@ def _flat(on: Stage, progress: Progress) -> list[Figure]:
     A batch has a price of its own, the first one of a query another: they are told by themselves,
     and taken off what the batches of a backlog cost, which leaves what its messages do.
     """
-    prices = [batch_times(on, SHORT, batch=1) for _ in range(3)]
-    first = median(times[0] for times in prices)
-    later = median(time for times in prices for time in times[1:])
-    whole, costs, held = [], [], []
-    for n, size in enumerate(SIZES):
-        progress(0.7 + 0.3 * n / len(SIZES), f"a backlog of {size:,}")
-        # Of a short backlog the first batch is nearly all, so it takes several to know it.
-        rounds = [batch_times(on, size) for _ in range(3 if size < BATCH else 1)]
-        times = median(map(sum, rounds))
-        whole.append(times * 1000 / size)
-        costs.append((times - first - later * (len(rounds[0]) - 1)) * 1000 / size)
-        held.append(resident_bytes())
+    prices, times, held = _backlogs(on, progress)
+    first = median(each[0] for each in prices)
+    later = median(time for each in prices for time in each[1:])
+    whole, costs = [], []
+    for size, rounds in times.items():
+        spent = median(map(sum, rounds))
+        whole.append(spent * 1000 / size)
+        costs.append((spent - first - later * (len(rounds[0]) - 1)) * 1000 / size)
     return [
         Figure("first batch of a query, without its messages", "ms", (first,)),
         Figure("later batch of a query, without its messages", "ms", (later,)),
@@ -90,12 +87,33 @@ def _flat(on: Stage, progress: Progress) -> list[Figure]:
         *_by_size("cost of a message with its batches", whole),
         Figure("cost of a message, furthest from the median", "%", (_spread(costs),), at_most(20)),
         Figure(
-            "driver memory after the longest backlog over after the shortest",
+            "driver memory after the last of the longest over after the first of the shortest",
             "ratio",
-            (held[-1] / held[0],),
+            (held[SIZES[-1]][-1] / held[SIZES[0]][0],),
             at_most(1.2),
         ),
     ]
+
+
+def _backlogs(
+    on: Stage, progress: Progress
+) -> tuple[list[list[float]], dict[int, list[list[float]]], dict[int, list[int]]]:
+    """Batches of single messages and of backlogs in turns, since a machine's speed moves.
+
+    Returns the times of each, and what the driver held after each backlog.
+    """
+    prices: list[list[float]] = []
+    times: dict[int, list[list[float]]] = {size: [] for size in SIZES}
+    held: dict[int, list[int]] = {size: [] for size in SIZES}
+    most = max(ROUNDS.values())
+    for n in range(most):
+        prices.append(batch_times(on, SHORT, batch=1))
+        for size in SIZES:
+            if n < ROUNDS[size]:
+                progress(0.7 + 0.3 * n / most, f"round {n + 1}: a backlog of {size:,}")
+                times[size].append(batch_times(on, size))
+                held[size].append(resident_bytes())
+    return prices, times, held
 
 
 def _by_size(name: str, costs: list[float]) -> list[Figure]:
