@@ -19,11 +19,13 @@ import pytest
 from tests.fixtures.processes import eventually, is_gone
 from tests.fixtures.services import start_service
 from windrow.embedded.groups import find_process, living_family
+from windrow.embedded.jars import fetch
 from windrow.embedded.kafka import KafkaBroker, create_topic
+from windrow.embedded.kafka_archive import place_of_archive
 from windrow.embedded.link import Link
 from windrow.embedded.link_rules import Direction
 from windrow.embedded.ports import port_answers
-from windrow.embedded.process import groups_below
+from windrow.embedded.process import find_program, groups_below
 from windrow.errors import StartFailed
 
 if TYPE_CHECKING:
@@ -178,6 +180,16 @@ def test_topic_nobody_created_does_not_come_into_being(kafka: str) -> None:
     assert outcomes == ["UNKNOWN_TOPIC_OR_PART"]
     topics = AdminClient({"bootstrap.servers": kafka}).list_topics(timeout=10).topics
     assert "nobody-created-me" not in topics
+
+
+def test_broker_has_the_archive_of_its_classes_in_its_memory(
+    own_kafka: KafkaBroker, pytestconfig: pytest.Config
+) -> None:
+    java, jars = find_program("java", "openjdk-17-jre-headless"), fetch("kafka")
+    place = place_of_archive(jars, java)
+    if not place.is_file() and not pytestconfig.getoption("require_services"):
+        pytest.skip("there is none; run: python -m windrow.embedded.kafka_archive")
+    assert str(place) in Path(f"/proc/{own_kafka.pid}/maps").read_text()
 
 
 def test_acknowledged_records_survive_kill_9(own_kafka: KafkaBroker, own_topic: str) -> None:

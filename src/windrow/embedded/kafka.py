@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from windrow.embedded.class_archive import options_to_use
 from windrow.embedded.directory import create_directory
 from windrow.embedded.jars import fetch
+from windrow.embedded.kafka_archive import place_of_archive
 from windrow.embedded.link import Link
 from windrow.embedded.ports import LOOPBACK, free_port, port_answers
 from windrow.embedded.process import Child, find_program, run_program
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 TOPIC_TIMEOUT: Final = 15.0
+QUICK: Final = ("-XX:TieredStopAtLevel=1",)
+"""Without the optimising compiler, which takes half of the time in which a JVM begins."""
 _NODE_ID: Final = "1"
 _MAIN_JAR: Final = "kafka_2.13-"
 
@@ -52,25 +56,34 @@ class KafkaBroker(Service):
         java: Path,
         link: Link | None,
         settings: Mapping[str, str],
+        jvm: Sequence[str] = (),
     ) -> None:
         super().__init__(directory, _version_of(jars))
         self.cluster_id = _new_cluster_id()
         self.port = free_port()
         self.settings = dict(settings)
-        self._jars, self._java = jars, java
+        self._jars, self._java, self._jvm = jars, java, tuple(jvm)
         self._linked: tuple[str, str] | None = None
         if link is not None:
             link.target = (LOOPBACK, free_port())
             self._linked = (f"{LOOPBACK}:{link.target[1]}", link.address)
 
     @classmethod
-    def start(cls, *, link: Link | None = None, settings: Mapping[str, str] | None = None) -> Self:
+    def start(
+        cls,
+        *,
+        link: Link | None = None,
+        settings: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = QUICK,
+    ) -> Self:
         """Bring up an empty broker.
 
         Args:
             link: Gets this broker as its target. A client of Kafka goes where the broker tells it
                 to go: clients that begin at ``link.address`` stay on the link.
             settings: Broker settings, beside ours or in their place.
+            jvm: What its JVM is told: by default to begin soon. ``()`` has it optimise what it
+                runs often, as a load that lasts deserves.
 
         Raises:
             MissingExtra: There is no client to see whether it answers.
@@ -80,7 +93,7 @@ class KafkaBroker(Service):
         """
         require("confluent_kafka.admin")
         java, jars = find_program("java", "openjdk-17-jre-headless"), fetch("kafka")
-        return cls(create_directory("kafka"), jars, java, link, settings or {})._begin()
+        return cls(create_directory("kafka"), jars, java, link, settings or {}, jvm)._begin()
 
     @property
     def bootstrap(self) -> str:
@@ -108,13 +121,13 @@ class KafkaBroker(Service):
         properties = server_properties(data, self.bootstrap, controller, self._linked)
         lines = (f"{key}={value}\n" for key, value in {**properties, **self.settings}.items())
         self._properties_file.write_text("".join(lines))
-        # Over in half a second, so the optimizing compiler would only be in the way.
-        tool = ["-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+        tool = (*QUICK, "kafka.tools.StorageTool", "format")
         argv = self._java_argv(*tool, "-t", self.cluster_id, "-c", str(self._properties_file))
         run_program(f"{self.name} (format)", argv, cwd=self.directory, log=self.log)
 
     def _launch(self) -> Child:
-        argv = self._java_argv("-Xmx512m", "kafka.Kafka", str(self._properties_file))
+        arguments = ("-Xmx512m", *self._jvm, "kafka.Kafka", str(self._properties_file))
+        argv = self._java_argv(*arguments)
         return Child.start(self.name, argv, cwd=self.directory, log=self.log)
 
     def _java_argv(self, *arguments: str) -> list[str]:
@@ -123,6 +136,7 @@ class KafkaBroker(Service):
             "-XX:-UsePerfData",  # and tmpdir: a killed JVM leaves nothing in shared places
             f"-Djava.io.tmpdir={self.directory}",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            *options_to_use(place_of_archive(self._jars, self._java)),
             "-cp",
             f"{self._jars}/*",
             *arguments,

@@ -1,13 +1,11 @@
 """Spark's classes in an archive that a JVM maps into memory, where it would load each from a jar.
 
-With it a session begins in half the time. An archive fits one Java and one class path, so it is
-made where it is used, once: ``python -m windrow.spark.class_archive``. A JVM that finds that it
-does not fit goes on without it.
+With it a session begins in half the time. It is made where it is used, once:
+``python -m windrow.spark.class_archive``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
@@ -16,30 +14,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from windrow.embedded.process import find_program
+from windrow.embedded.class_archive import digest_of, java_home, making, options_to_use
 from windrow.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_QUIET: Final = "-Xlog:cds*=off"
 _ROWS: Final = 10
 
 
 def java_options() -> str:
     """What has a JVM use the archive; nothing where there is none."""
-    place = place_of_archive()
-    return f"-XX:SharedArchiveFile={place} {_QUIET}" if place.is_file() else ""
+    return " ".join(options_to_use(place_of_archive()))
 
 
 def place_of_archive() -> Path:
     """Where the archive for this Java and this PySpark belongs, made or not."""
     pyspark = require("pyspark")
     home = Path(os.environ.get("SPARK_HOME") or Path(str(pyspark.__file__)).parent)
-    java = _java_home()
-    release = java / "release"
-    facts = [java, release.read_text() if release.exists() else "", home, pyspark.__version__]
-    digest = hashlib.sha256("\n".join(map(str, facts)).encode()).hexdigest()[:12]
+    digest = digest_of(java_home(), home, pyspark.__version__)
     # With the packages it belongs to, so that it goes when they go.
     return Path(sys.prefix, "var", "windrow", f"spark-{digest}.jsa")
 
@@ -49,18 +42,12 @@ def make_archive() -> Path:
     from windrow.spark.session import build_session, stop_session
 
     place = place_of_archive()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = place.with_name(f"{place.name}.{os.getpid()}")
-    options = f"-XX:TieredStopAtLevel=1 -XX:ArchiveClassesAtExit={draft} {_QUIET}"
-    try:
+    with making(place) as options:
         session = build_session(
-            "archive", kafka=False, conf={"spark.driver.extraJavaOptions": options}
+            "archive", kafka=False, conf={"spark.driver.extraJavaOptions": " ".join(options)}
         )
         _run_queries(session)
         stop_session(session)  # the JVM writes it when it ends
-        draft.rename(place)
-    finally:
-        draft.unlink(missing_ok=True)
     return place
 
 
@@ -131,13 +118,6 @@ def _python_formats() -> tuple[type[Any], type[Any]]:
             return Writer()
 
     return Source, Sink
-
-
-def _java_home() -> Path:
-    """Of the Java that Spark would start."""
-    if "JAVA_HOME" in os.environ:
-        return Path(os.environ["JAVA_HOME"]).resolve()
-    return find_program("java", "openjdk-17-jre-headless").resolve().parent.parent
 
 
 def main() -> int:

@@ -242,7 +242,7 @@ def stage() -> Iterator[Stage]:
         postgres = stack.enter_context(
             PostgresServer.start(binaries=debian_binaries(), settings=settings)
         )
-        kafka = stack.enter_context(KafkaBroker.start())
+        kafka = stack.enter_context(KafkaBroker.start(jvm=()))
         connection = stack.enter_context(
             require("psycopg").connect(postgres.dsn(), autocommit=True)
         )
