@@ -31,7 +31,7 @@ demo: .demo ## See what Windrow does, on embedded parts: ARGS=--small is quicker
 	@$(BIN)/windrow demo --report build/demo.html $(ARGS)
 
 test: .services test-wheel ## Every test, against the real services, as many files at a time as WORKERS
-	$(PYTEST) --require-services -n $(WORKERS) --dist loadfile $(ARGS)
+	$(PYTEST) --require-services -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-unit: .python ## Tests that need no service
 	$(PYTEST) tests/unit $(ARGS)

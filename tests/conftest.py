@@ -27,6 +27,9 @@ pytest_plugins = [
     "windrow.testing.faults",
 ]
 
+LONGEST_FIRST = ("faults", "docs", "e2e", "spark", "interop")
+"""Parts whose files take minutes: begun last, one of them would go on alone in the end."""
+
 seconds_of_part: dict[str, float] = defaultdict(float)
 
 
@@ -40,9 +43,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--soak", action="store_true", help="every fault point, many times over")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # of pytest-xdist
+        items.sort(key=lambda item: _part_of(item.nodeid) not in LONGEST_FIRST)
+
+
+def _part_of(test: str) -> str:
+    return test.split("/")[1]
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Book the time of a test, its fixtures included, to the directory it lives in."""
-    seconds_of_part[report.nodeid.split("/")[1]] += report.duration
+    seconds_of_part[_part_of(report.nodeid)] += report.duration
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

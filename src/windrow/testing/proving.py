@@ -8,6 +8,7 @@ that a narrow one does not wipe out those of a full one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import pytest
 
@@ -48,12 +49,14 @@ class ProofReport:
 
     def _promises_of(self, item: pytest.Item) -> Iterable[str]:
         claimed = [promise for mark in item.iter_markers("proves") for promise in mark.args]
-        if claimed:
-            known = tuple(promise.id for promise in load_promises(self._config.rootpath))
-            for promise in claimed:
-                if promise not in known:
-                    raise pytest.UsageError(str(UnknownPromise(promise, item.nodeid, known)))
+        for promise in claimed:
+            if promise not in self._known:
+                raise pytest.UsageError(str(UnknownPromise(promise, item.nodeid, self._known)))
         return claimed
+
+    @cached_property
+    def _known(self) -> tuple[str, ...]:
+        return tuple(promise.id for promise in load_promises(self._config.rootpath))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how the call ended, or what went wrong before or after it."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-from windrow.telemetry import TraceContext, extract, inject, span, traces
-
-pytest.importorskip("opentelemetry.sdk", reason="OpenTelemetry's SDK is not installed")
-
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+
+from windrow.telemetry import TraceContext, extract, inject, span, traces
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
