@@ -1,7 +1,8 @@
 """``windrow journal serve`` as it is, but for the way to its peers: over links of the test's own.
 
 The environment says which link leads to which broker; ``PLANT`` names a fault of its own making to
-serve with, so that a test can see it caught.
+serve with, so that a test can see it caught. On SIGUSR1 it tells where it waits: see
+``journal_waits``.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
-from tests.faults import planted
+from tests.faults import journal_waits, planted
 from windrow.cli.main import main
 from windrow.journal.broker import assembly
 from windrow.journal.broker.peers import BrokerPeers
@@ -32,4 +34,5 @@ if __name__ == "__main__":
     assembly.BrokerPeers = LinkedPeers  # type: ignore[attr-defined]
     if plant := os.environ.get(PLANT_VARIABLE):
         planted.PLANTS[plant]()
+    journal_waits.tell_on_signal(Path.cwd())
     sys.exit(main())

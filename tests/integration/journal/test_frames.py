@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -17,6 +18,7 @@ from windrow.journal.frames.pool import Pool
 from windrow.journal.frames.serving import HIGH_WATER, FrameServer
 from windrow.journal.not_written import FailureKind
 from windrow.journal.wire import protocol_pb2 as pb
+from windrow.journal.wire.protocol_pb2_grpc import JournalStub
 
 LIMIT = 4 * 1024 * 1024
 PATIENCE = 30.0
@@ -401,6 +403,50 @@ async def test_only_plain_tcp_carries_frames(endpoint: str) -> None:
     call = pool.call(endpoint, "Append", (), pb.AppendResponse.FromString, ByGrpc, gathers=True)
     await call.write(pb.AppendRequest(content=b"a"))
     assert written == [pb.AppendRequest(content=b"a")]
+
+
+@in_a_loop
+async def test_a_call_by_grpc_that_was_cancelled_fails_as_one_in_frames_does() -> None:
+    """By itself gRPC would end the task that uses the call, although nobody cancelled that."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{silent.getsockname()[1]}") as channel:
+            call = Pool().call(
+                "grpc:only",
+                "Replicate",
+                (),
+                pb.ReplicateResponse.FromString,
+                lambda: JournalStub(channel).Replicate(),
+                gathers=False,
+            )
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await call.write(pb.ReplicateRequest())
+            reading = asyncio.create_task(call.read())
+            await asyncio.wait([reading])
+            assert not reading.cancelled()
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                reading.result()
+            assert failure.value.code() is grpc.StatusCode.CANCELLED
+
+
+@in_a_loop
+async def test_of_many_who_write_to_a_slow_connection_each_is_heard() -> None:
+    async with served() as serving:
+        call = serving.pool.call(
+            serving.endpoint,
+            "Replicate",
+            (),
+            pb.ReplicateResponse.FromString,
+            _never,
+            gathers=False,
+        )
+        await call.write(pb.ReplicateRequest(content_delta=0))
+        large = bytes(LIMIT // 2)
+        requests = [pb.ReplicateRequest(content=large, content_delta=n) for n in range(1, 9)]
+        await asyncio.gather(*map(call.write, requests))
+        await call.done_writing()
+        answered = [(await call.read()).acknowledged_end for _ in range(9)]
+        assert answered == list(range(9))
 
 
 @in_a_loop

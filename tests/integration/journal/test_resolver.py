@@ -59,8 +59,11 @@ class Keeper:
     def renew(self, replica: Any, view: JournalView, invalidated: asyncio.Event) -> None:
         replica.renewed += 1
 
-    def end(self, replica: Any) -> None:
+    def end(self, replica: Any) -> asyncio.Future[None]:
         replica.ended = True
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ended.set_result(None)
+        return ended
 
     def on_members_gone(self, endpoints: Collection[str]) -> None:
         self.gone += list(endpoints)

@@ -82,13 +82,23 @@ class AppendRun:
         """
         try:
             await self._run()
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # the whole process ends
+            # Something that we waited for was cancelled. A run that ends of it with the pipeline in
+            # its hands would be the journal's last.
+            await self._on_failed(error)
         except Exception as error:
-            _log.exception("append failed", journal=self._journal)
-            await self._give_back(shuts_down=True)
-            reason = f"{type(error).__name__}: {error}"
-            failed = Outcome(self._resolution, Verdict(Status.OK, EMPTY), reason)
-            for pending in (self._pending, *(pending for pending, _ in self._group)):
-                pending.answer(failed)
+            await self._on_failed(error)
+
+    async def _on_failed(self, error: BaseException) -> None:
+        _log.error("append failed", journal=self._journal, exc_info=error)
+        await self._give_back(shuts_down=True)
+        reason = f"{type(error).__name__}: {error}"
+        failed = Outcome(self._resolution, Verdict(Status.OK, EMPTY), reason)
+        for pending in (self._pending, *(pending for pending, _ in self._group)):
+            pending.answer(failed)
 
     async def _run(self) -> None:
         services = self._services

@@ -98,11 +98,12 @@ class Keeper:
         renewed, held.renewed = held.renewed, Signal()
         renewed.set()
 
-    def end(self, replica: Replica) -> None:
-        """Let go of a journal that is no longer assigned to this broker."""
+    def end(self, replica: Replica) -> asyncio.Future[None]:
+        """Let go of a journal that is no longer assigned to this broker; done once that is so."""
         task = asyncio.create_task(self._end(self._held.pop(replica)))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+        return task
 
     def on_members_gone(self, endpoints: Collection[str]) -> None:
         """Forget the connections to them: to whoever comes back, a new one is made at once."""

@@ -32,6 +32,8 @@ class Token(Generic[T]):
     """Capacity one: whoever takes it gives it back, perhaps with another value."""
 
     def __init__(self, value: T) -> None:
+        self.wanted = Signal()
+        """Set once somebody waits for whoever holds it now; the next holder has another one."""
         self._here: list[T] = [value]
         self._waiters: deque[asyncio.Future[T]] = deque()
 
@@ -56,10 +58,14 @@ class Token(Generic[T]):
     def give(self, value: T) -> None:
         """Give it back, to the first who waits for it."""
         assert not self._here, "a token was given back twice"
+        if self.wanted.is_set():
+            self.wanted = Signal()
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(value)
+                if self.is_awaited:
+                    self.wanted.set()
                 return
         self._here.append(value)
 
@@ -76,6 +82,7 @@ class Token(Generic[T]):
                 raise GivenUp(event)
         waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        self.wanted.set()
         try:
             await first_of(waiter, unless)
         except asyncio.CancelledError:

@@ -338,7 +338,10 @@ class Pipeline:
                 return answer  # type: ignore[no-any-return]
             peer.receive_error = self._failed(peer, "receiving from", "unexpected EOF")
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
-            peer.receive_error = await self._reason(peer, "receiving from", error)
+            # Of one that could not be sent to, that is the reason.
+            peer.receive_error = peer.send_error or await self._reason(
+                peer, "receiving from", error
+            )
         return None
 
     async def _reason(self, peer: Peer, doing: str, error: BaseException) -> PeerFailed:

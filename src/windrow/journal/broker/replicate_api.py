@@ -5,13 +5,15 @@ spool is flushed. One flush serves all that came while the one before it ran.
 
 A stream whose route is outdated may finish what it is doing, since an append under way is better
 completed than lost. Once it is silent for a while it is ended: its primary hangs, or is cut off,
-and the next one waits for the spool.
+and the next one waits for the spool. So is one that is silent while another stream of the same
+route waits: its primary has given it up, and the end of its connection was lost on the way.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from windrow.errors import Failed
@@ -84,7 +86,8 @@ class ReplicateApi:
             if (refusal := _refusal(resolution, header.route)) is not None:
                 yield refusal
                 return
-            assert replica is not None
+            if replica is None:  # although it is assigned to us: the one before has not ended yet
+                raise ReplicateFailed(journal, "this broker is letting go of it")
             try:
                 spool = await replica.spool.take((resolution.invalidated, replica.ended))
             except GivenUp:
@@ -94,11 +97,12 @@ class ReplicateApi:
             break
         stream = _Stream(replica, spool, resolution)
         try:
-            async for response in stream.serve(first, proposed, messages):
-                yield response
+            # Closed before the spool goes: no message may be applied to it after that.
+            async with aclosing(stream.serve(first, proposed, messages)) as responses:
+                async for response in responses:
+                    yield response
         finally:
-            spool.rollback()
-            replica.spool.give(spool)
+            stream.let_go()
 
 
 def _refusal(resolution: Resolution, route: Route) -> pb.ReplicateResponse | None:
@@ -122,7 +126,8 @@ class _Stream:
         self._acks: asyncio.Queue[pb.ReplicateResponse | None] = asyncio.Queue()
         self._is_first = True
         self._shows_at_once = False
-        self._active_at = 0.0
+        self._owns_spool = True
+        self._active_at = asyncio.get_running_loop().time()
 
     async def serve(
         self, first: pb.ReplicateRequest, proposed: Proposed, messages: RequestStream
@@ -136,6 +141,8 @@ class _Stream:
                 pass_by("journal.replica-adopted")
                 await self._spool.flush()
                 pass_by("journal.replica-flushed")
+                if not self._owns_spool:
+                    return
                 for ack in batch:
                     yield ack
             await asyncio.wait([reading])
@@ -173,15 +180,28 @@ class _Stream:
             self._acks.put_nowait(None)
 
     async def _watch(self, reading: asyncio.Task[None]) -> None:
-        """End a stream that is outdated and silent."""
-        await first_set(self._resolution.invalidated, self._replica.ended)
-        loop = asyncio.get_running_loop()
-        patience = self._replica.timeouts.stale_stream
-        since = loop.time()
+        """End a stream that is silent, and outdated or in the way of another."""
+        loop, replica = asyncio.get_running_loop(), self._replica
+        outdated, patience = self._resolution.invalidated, replica.timeouts.stale_stream
+        await first_set(outdated, replica.ended, replica.spool.wanted)
+        # What its primary sent before it knew of another route may still come. One that has opened
+        # a second stream sends no more on the first.
+        since = loop.time() if outdated.is_set() or replica.ended.is_set() else 0.0
         # Silence has no event, hence the sleep.
         while (quiet := loop.time() - max(since, self._active_at)) < patience:  # noqa: ASYNC110
             await asyncio.sleep(patience - quiet)
         reading.cancel()
+        await asyncio.wait([reading])
+        # Whoever hangs takes no answers either. Those wait for it, and the spool must not.
+        await asyncio.sleep(patience)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give the spool back, once; no message may be applied to it any more."""
+        if self._owns_spool:
+            self._owns_spool = False
+            self._spool.rollback()
+            self._replica.spool.give(self._spool)
 
     # -- messages --------------------------------------------------------------------------------
 

@@ -59,8 +59,8 @@ class ReplicaKeeper(Protocol):
     def renew(self, replica: Replica, view: JournalView, invalidated: Signal) -> None:
         """Tell a replica that stays that its route or stores are others now."""
 
-    def end(self, replica: Replica) -> None:
-        """Let go of a journal that is no longer assigned to this broker."""
+    def end(self, replica: Replica) -> asyncio.Future[None]:
+        """Let go of a journal that is no longer assigned to this broker; done once that is so."""
 
     def on_members_gone(self, endpoints: Collection[str]) -> None:
         """Brokers that had these endpoints are gone; others may have them by now."""
@@ -89,6 +89,8 @@ class Resolver:
         self.mirror, self.keys, self.local_id = mirror, keys, local_id
         self.replicas: dict[str, Replica] = {}
         self._created: dict[str, int] = {}
+        self._ending: set[str] = set()
+        """Journals that a replica is still letting go of: another would find its files in use."""
         self._store_header = store_header
         self._keeper = keeper
         self._max_replication = max_replication
@@ -261,7 +263,7 @@ class Resolver:
             if journal in self.replicas:
                 tracked = self._track(journal)
                 self._keeper.renew(self.replicas[journal], tracked.view, tracked.invalidated)
-        for journal in wanted.keys() - self.replicas.keys():
+        for journal in wanted.keys() - self.replicas.keys() - self._ending:
             tracked = self._track(journal)
             self._created[journal] = wanted[journal]
             self.replicas[journal] = self._keeper.begin(tracked.view, tracked.invalidated)
@@ -274,7 +276,15 @@ class Resolver:
 
     def _end(self, journal: str) -> None:
         del self._created[journal]
-        self._keeper.end(self.replicas.pop(journal))
+        self._ending.add(journal)
+        ending = self._keeper.end(self.replicas.pop(journal))
+        ending.add_done_callback(lambda _: self._on_ended(journal))
+
+    def _on_ended(self, journal: str) -> None:
+        """Begin another replica of it, if it was assigned to this broker again meanwhile."""
+        self._ending.discard(journal)
+        if not self._is_ended:
+            self._keep_replicas([])
 
     def _track(self, journal: str) -> _Tracked:
         tracked = self._tracked.get(journal)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -35,6 +36,9 @@ GATHERED = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+_CANCELLED = Ending("CANCELLED", "cancelled by the caller")
+
+T = TypeVar("T")
 
 
 class Connection(asyncio.Protocol):
@@ -219,13 +223,12 @@ class Call:
             if self._connection is None and self._other is None:
                 await self._begin()
             if self._other is not None:
-                await self._other.write(message)
+                await self._by_grpc(self._other.write(message))
                 return
-            self._check_open()
-            assert self._connection is not None
-            await self._connection.drain()
-            if not self.write_now(message):
+            while not self.write_now(message):
                 self._check_open()
+                assert self._connection is not None
+                await self._connection.drain()
         except asyncio.CancelledError:
             self.cancel()
             raise
@@ -243,7 +246,8 @@ class Call:
     async def done_writing(self) -> None:
         """Say that no more messages come."""
         if self._other is not None:
-            await self._other.done_writing()
+            with suppress(grpc.aio.AioRpcError):  # ended meanwhile, as its answer tells
+                await self._by_grpc(self._other.done_writing())
         elif self._connection is None and not self.done():
             self._end(GOOD_END)  # it was never begun
         elif self._connection is not None and not self._is_done_writing and not self.done():
@@ -288,7 +292,7 @@ class Call:
             AioRpcError: The call has failed.
         """
         if self._other is not None:
-            return await self._other.read()
+            return await self._by_grpc(self._other.read())
         while not self._answers:
             if self._ending is not None:
                 if self._ending.is_ok:
@@ -307,12 +311,28 @@ class Call:
 
     async def _answer(self) -> Any:
         if self._other is not None:
-            return await self._other
+            return await self._by_grpc(self._other)
         while self._ending is None:
             await self._wait()
         if self._ending.is_ok and self._answers:
             return self._answers[0]
         raise self._error()
+
+    async def _by_grpc(self, step: Awaitable[T]) -> T:
+        """A step of the call that gRPC makes in our place.
+
+        When that call is cancelled, by us or with its channel, gRPC tells whoever uses it by
+        CancelledError. Who was not cancelled himself would take it for his own end, and go without
+        giving back what he holds; so it is an error, as it is in frames.
+        """
+        try:
+            return await step
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._ending = _CANCELLED
+            raise self._error() from None
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -367,7 +387,7 @@ class Call:
         if self._other is not None:
             self._other.cancel()
         elif self._ending is None:
-            self._drop(Ending("CANCELLED", "cancelled by the caller"))
+            self._drop(_CANCELLED)
 
     async def code(self) -> grpc.StatusCode:
         """How it ended; once it has."""

@@ -213,9 +213,10 @@ class Keeper:
     def renew(self, replica: Replica, view: JournalView, invalidated: asyncio.Event) -> None:
         pass
 
-    def end(self, replica: Replica) -> None:
+    def end(self, replica: Replica) -> asyncio.Future[None]:
         task = asyncio.create_task(replica.stop(hands_over=True))
         self.endings.append(task)
+        return task
 
     def on_members_gone(self, endpoints: Collection[str]) -> None:
         pass
@@ -268,13 +269,13 @@ class Cluster:
             ProcessId("zone", f"broker-{name}"), server, servicer, f"http://127.0.0.1:{port}"
         )
         self.brokers.append(broker)
-        await self.change(
-            Put(
-                KEYS.member(broker.id),
-                encode_broker_spec(BrokerSpec(broker.id, broker.endpoint, 10)),
-            )
-        )
+        await self.announce(broker, broker.endpoint)
         return broker
+
+    async def announce(self, broker: Broker, endpoint: str) -> None:
+        """Say where a broker is called."""
+        announced = encode_broker_spec(BrokerSpec(broker.id, endpoint, 10))
+        await self.change(Put(KEYS.member(broker.id), announced))
 
     async def change(self, *ops: Op) -> int:
         """Change keys, and wait until every broker knows."""

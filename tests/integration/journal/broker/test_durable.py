@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.integration.journal.broker.cluster import (
@@ -182,6 +184,32 @@ def test_a_broker_that_hands_over_uploads_the_rest_and_leaves_no_spool(tmp_path:
         assert (await b.append(b"4")).commit.begin == 3
 
     tell(story, tmp_path)
+
+
+def test_a_replica_that_comes_back_waits_until_the_one_before_it_has_ended(tmp_path: Path) -> None:
+    """It would count with what the file holds now, and not know of what the other still takes."""
+
+    async def story(there: Cluster) -> None:
+        a, b = await there.broker("a"), await there.broker("b")
+        await there.create(spec(2))
+        await there.assign(b, a)
+        for content in (b"1", b"2", b"3"):
+            await b.append(content)
+        before, resolver = a.replica, a.resolver
+        pipeline = await before.pipeline.take()
+        await there.assign(b)
+        await there.assign(b, a)
+        assert (await b.append(b"4")).commit.begin == 3  # by the stream of before
+        before.pipeline.give(pipeline)
+        assert resolver is not None
+        await until(lambda: before.spool.is_awaited)
+        await until(lambda: not before.spool.is_awaited and JOURNAL in resolver.replicas)
+        with suppress(grpc.aio.AioRpcError):
+            await b.append()  # finds the stream ended
+        assert (await b.append(b"5")).commit.begin == 4
+        assert b.read(0, 5) == b"12345"
+
+    tell(story, tmp_path, timeout=0.5)
 
 
 def test_a_broker_that_only_stops_leaves_its_spool_as_it_is(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -291,6 +292,62 @@ def test_a_hung_replica_delays_a_journal_by_a_bounded_time(tmp_path: Path, at: s
         assert (await primary.append(b"y")).status == pb.OK
 
     tell(story, tmp_path, timeout=0.3)
+
+
+def test_a_replica_that_takes_no_stream_delays_a_journal_by_a_bounded_time(tmp_path: Path) -> None:
+    """Its process is stopped, so that connections to it come about and nothing is said on them.
+
+    Then gRPC cancels what waits for the stream, and must not take the append with it: the append
+    owns the journal's pipeline and spool.
+    """
+
+    async def story(there: Cluster) -> None:
+        primary, stopped = await there.broker("a"), await there.scripted("b")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            await there.announce(stopped, f"http://127.0.0.1:{listening.getsockname()[1]}")
+            await there.create(spec(2))
+            await there.assign(primary, stopped)
+            for _ in range(2):
+                with pytest.raises(grpc.aio.AioRpcError, match="broker-b: it takes no more"):
+                    async with asyncio.timeout(5):
+                        await primary.append(b"x")
+        await there.assign(primary)
+        await there.create(spec(1))
+        assert (await primary.append(b"y")).status == pb.OK
+
+    tell(story, tmp_path, timeout=0.3)
+
+
+class CancelledCall:
+    """A stream of which nothing is left but that it was cancelled."""
+
+    def write_now(self, _: object) -> bool:
+        return False
+
+    async def write(self, _: object) -> None:
+        raise asyncio.CancelledError
+
+    def done(self) -> bool:
+        return True
+
+    def cancel(self) -> None:
+        """It is."""
+
+
+def test_an_append_that_is_cancelled_from_below_gives_back_what_it_holds(tmp_path: Path) -> None:
+    """Whatever it was: the journal must not stand still for ever."""
+
+    async def story(there: Cluster) -> None:
+        primary, _ = await primary_and_replicas(there, "b")
+        primary.connections.replicate = lambda *_: CancelledCall()  # type: ignore[method-assign]
+        with pytest.raises(grpc.aio.AioRpcError, match="CancelledError"):
+            async with asyncio.timeout(5):
+                await primary.append(b"x")
+        await there.assign(primary)
+        await there.create(spec(1))
+        assert (await primary.append(b"y")).status == pb.OK
+
+    tell(story, tmp_path)
 
 
 def test_a_fragment_rolls_only_when_all_before_it_is_acknowledged(tmp_path: Path) -> None:

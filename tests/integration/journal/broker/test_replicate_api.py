@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import grpc
 import pytest
 
 from tests.integration.journal.broker.cluster import JOURNAL, Broker, Cluster, spec, tell, until
+from windrow.journal.broker.replicate_api import ReplicateApi
 from windrow.journal.fragment import Fragment
 from windrow.journal.labels import EMPTY
-from windrow.journal.messages import fragment_to_pb, header_to_pb, labels_to_pb
+from windrow.journal.messages import MAX_FETCH, fragment_to_pb, header_to_pb, labels_to_pb
 from windrow.journal.spec import Header, Route
 from windrow.journal.wire import protocol_pb2 as pb
 
@@ -31,14 +33,16 @@ class Primary:
         return header_to_pb(Header(self.broker.id, self.route, etcd))
 
     async def propose(self, end: int, digest: bytes = bytes(20), **more: Any) -> None:
-        begin = more.pop("begin", 0)
-        proposal = fragment_to_pb(Fragment(JOURNAL, begin, end, digest))
-        registers = labels_to_pb(EMPTY)
-        await self.call.write(pb.ReplicateRequest(proposal=proposal, registers=registers, **more))
+        await self.call.write(proposing(end, digest, **more))
 
-    async def sync(self, **more: Any) -> pb.ReplicateResponse:
-        await self.propose(0, acknowledge=True, header=self.header(), term=TERM, **more)
+    async def sync(self, end: int = 0, digest: bytes = bytes(20)) -> pb.ReplicateResponse:
+        await self.propose(end, digest, acknowledge=True, header=self.header(), term=TERM)
         return await self.read()
+
+    def again(self) -> Primary:
+        """A second stream of the same primary, who has given up the first."""
+        call = self.broker.connections.stub(self.broker.endpoint).Replicate()
+        return Primary(call, self.broker, self.route)
 
     async def send(self, content: bytes, delta: int = 0) -> None:
         await self.call.write(pb.ReplicateRequest(content=content, content_delta=delta))
@@ -47,6 +51,11 @@ class Primary:
         answer = await self.call.read()
         assert answer is not grpc.aio.EOF  # type: ignore[attr-defined]
         return answer  # type: ignore[no-any-return]
+
+
+def proposing(end: int, digest: bytes = bytes(20), **more: Any) -> pb.ReplicateRequest:
+    proposal = fragment_to_pb(Fragment(JOURNAL, more.pop("begin", 0), end, digest))
+    return pb.ReplicateRequest(proposal=proposal, registers=labels_to_pb(EMPTY), **more)
 
 
 async def replica_and_primary(there: Cluster) -> tuple[Broker, Primary]:
@@ -192,6 +201,84 @@ def test_a_silent_stream_of_an_outdated_primary_is_ended(tmp_path: Path) -> None
         assert (await replica.append(b"x")).status == pb.OK
 
     tell(story, tmp_path, timeout=0.3)
+
+
+def test_a_silent_stream_gives_way_to_another_of_its_primary(tmp_path: Path) -> None:
+    """The end of its connection may be lost on the way, and then nothing else would end it."""
+
+    async def story(there: Cluster) -> None:
+        _, primary = await replica_and_primary(there)
+        await primary.sync()
+        async with asyncio.timeout(5):
+            assert (await primary.again().sync()).status == pb.OK
+        assert await primary.call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+
+    tell(story, tmp_path, timeout=0.3)
+
+
+def test_a_stream_that_is_in_use_does_not_give_way(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.sync()
+        second = primary.again()
+        waiting = asyncio.create_task(second.sync(20, sha1(bytes(20))))
+        await until(lambda: replica.replica.spool.is_awaited)
+        for end in range(1, 21):
+            await primary.send(bytes(1))
+            await primary.propose(end, sha1(bytes(end)), acknowledge=True)
+            assert (await primary.read()).status == pb.OK
+            await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await primary.call.done_writing()
+        assert (await waiting).status == pb.OK
+
+    tell(story, tmp_path, timeout=0.5)
+
+
+def test_an_outdated_primary_that_takes_no_answers_does_not_keep_the_spool(tmp_path: Path) -> None:
+    """One that was stopped in the middle of copying: the answers to it are stuck on their way."""
+
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.sync()
+        await primary.send(bytes(MAX_FETCH))
+        await primary.propose(MAX_FETCH, sha1(bytes(MAX_FETCH)), acknowledge=True)
+        await primary.read()
+        for _ in range(64):
+            await primary.call.write(pb.ReplicateRequest(fetch_offset=0, fetch_length=MAX_FETCH))
+        await there.create(spec(1))
+        await there.assign(replica)
+        async with asyncio.timeout(10):
+            assert (await replica.append(b"x")).status == pb.OK
+        primary.call.cancel()
+
+    tell(story, tmp_path, timeout=0.3)
+
+
+def test_nothing_is_applied_to_a_spool_that_was_given_back(tmp_path: Path) -> None:
+    """A call can be dropped while its answer is on the way, with messages that came meanwhile."""
+
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        assert replica.resolver is not None
+        messages: asyncio.Queue[pb.ReplicateRequest] = asyncio.Queue()
+
+        async def requests() -> AsyncIterator[pb.ReplicateRequest]:
+            while True:
+                yield await messages.get()
+
+        answers = ReplicateApi(replica.resolver).replicate(requests())
+        first = proposing(0, acknowledge=True, header=primary.header(), term=TERM)
+        messages.put_nowait(first)
+        assert (await anext(answers)).status == pb.OK
+        messages.put_nowait(pb.ReplicateRequest(content=b"too late"))
+        await answers.aclose()
+        spool = replica.replica.spool.take_now()
+        await asyncio.sleep(0.01)
+        assert spool.delta == 0
+        replica.replica.spool.give(spool)
+
+    tell(story, tmp_path)
 
 
 def test_brokers_with_spools_of_different_kinds_do_not_replicate(tmp_path: Path) -> None:

@@ -96,6 +96,24 @@ def test_a_token_survives_any_mixture_of_takers_cancellations_and_events() -> No
         asyncio.run(story(random.Random(seed)))
 
 
+def test_its_holder_learns_that_others_wait_and_the_next_one_whether_more_do() -> None:
+    async def story() -> None:
+        token = Token("it")
+        await token.take()
+        assert not token.wanted.is_set()
+        waiters = [asyncio.create_task(token.take()) for _ in range(2)]
+        await asyncio.sleep(0)
+        assert token.wanted.is_set()
+        token.give("it")
+        await waiters[0]
+        assert token.wanted.is_set()
+        token.give("it")
+        await waiters[1]
+        assert not token.wanted.is_set()
+
+    asyncio.run(story())
+
+
 def test_it_cannot_be_given_back_twice() -> None:
     token = Token("it")
     with pytest.raises(AssertionError, match="given back twice"):
