@@ -14,7 +14,7 @@ class Timeouts:
     peer_ack: float = 5.0
     """One answer of a peer, its flush included."""
     stale_stream: float = 5.0
-    """Silence after which a stream of a primary whose route is outdated is ended."""
+    """Silence after which a stream is ended that is outdated, or in the way of another."""
 
     @classmethod
     def of(cls, peer_timeout: float) -> Timeouts:
