@@ -211,8 +211,8 @@ def test_ticks_are_few_rise_and_span_what_is_drawn(low: float, width: float) -> 
     chosen = ticks(low, low + width)
     assert 2 <= len(chosen) <= 9
     assert chosen == sorted(set(chosen))
-    assert chosen[0] <= low + 1e-6 * abs(low)
-    assert chosen[-1] >= low + width - 1e-6 * abs(low + width)
+    assert chosen[0] <= low + 1e-6 * max(abs(low), width)
+    assert chosen[-1] >= low + width - 1e-6 * max(abs(low + width), width)
 
 
 def test_a_scale_without_extent_puts_all_in_one_place() -> None:
