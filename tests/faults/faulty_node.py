@@ -45,12 +45,12 @@ class FaultyTarget(KafkaTarget):
             self._note("refused", lane)
             self.failed.append((lane, SIMULATED))
 
-    def _on_settled(self, lane: Lane, error: Any, message: Any) -> None:
+    def _on_settled(self, producer: Any, lane: Lane, error: Any, message: Any) -> None:
         if error is None and self._random.random() < self.share:
             self._note("rewritten", lane)
             self.failed.append((lane, SIMULATED))
         else:
-            super()._on_settled(lane, error, message)
+            super()._on_settled(producer, lane, error, message)
 
     def _note(self, what: str, lane: Lane) -> None:
         sequence = int((lane.head.value or b"").rpartition(b"_")[2])

@@ -174,12 +174,11 @@ class BarrierMachine:
         """The purge of these heads has committed; returns the lanes whose next may go now."""
         ready = []
         for lane in lanes:
-            if lane.state is LaneState.DROPPED:
-                continue
-            if lane.state is not PURGING:
+            if lane.state is PURGING:
+                if self._advance(lane):
+                    ready.append(lane)
+            elif lane.state is not LaneState.DROPPED:
                 raise ImpossibleEvent("purged", lane)
-            if self._advance(lane):
-                ready.append(lane)
         return ready
 
     def on_failed(self, lane: Lane, failure: Failure, now: float) -> Setback | None:

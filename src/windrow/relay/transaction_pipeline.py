@@ -135,6 +135,7 @@ class TransactionPipeline:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name="windrow-batches", daemon=True)
         self._database = ThreadPoolExecutor(1, "windrow-database")
+        self._reading = ThreadPoolExecutor(1, "windrow-ahead")
         self._ahead: tuple[BatchName, Future[list[Marked]]] | None = None
         self._sweeps = Pace(SWEEP_INTERVAL, SLOWEST_SWEEP, patience=SWEEP_INTERVAL)
         self._sweep_at = 0.0
@@ -196,6 +197,7 @@ class TransactionPipeline:
                 self.error = error
         finally:
             self._database.shutdown(cancel_futures=True)
+            self._reading.shutdown(cancel_futures=True)
 
     # -- what the machine asks for ---------------------------------------------------------------
 
@@ -250,9 +252,12 @@ class TransactionPipeline:
         try:
             marking = self._database.submit(self._mark, command, ahead)
             if ahead and command.next is not None:
-                self._target.prepare(BatchName(command.next, len(ahead)), ahead)
+                batch = BatchName(command.next, len(ahead))
+                self._look_ahead(batch, ahead, [*command.ids, *(row.id for row in ahead)])
+                self._target.prepare(batch, ahead)
             rows = marking.result()
             if rows is not ahead:
+                self._ahead = None
                 self._target.discard()
         except (OutcomeUnknown, Unreachable) as error:
             self._emit(DatabaseLost(str(error), command.delay))
@@ -275,8 +280,8 @@ class TransactionPipeline:
         self.leader = command.batch.uuid
         self.batches += 1
         pass_by("relay.batch-marked")
-        if len(command.rows) == self._batch_size:
-            self._look_ahead(command)
+        if self._ahead is None:
+            self._look_ahead(command.batch, command.rows, [row.id for row in command.rows])
         outcome = self._target.publish(command.batch, command.rows)
         pass_by("relay.batch-published")
         return outcome
@@ -284,16 +289,19 @@ class TransactionPipeline:
     # -- reading ahead ---------------------------------------------------------------------------
     #
     # With a backlog the database would stand still while the target works, and the other way
-    # round. So the next rows are read while a batch is published, and prepared at the target while
-    # the database names them. Never named early, nor committed before they are named: both would
-    # put two batches in doubt.
+    # round. So the rows after a batch are read while it is named and published, and prepared at the
+    # target while the database names them. Never named early, nor committed before they are named:
+    # both would put two batches in doubt.
 
-    def _look_ahead(self, command: Publish) -> None:
-        beside = [row.id for row in command.rows]
-        self._ahead = (
-            command.batch,
-            self._database.submit(self._store.look_ahead, beside, self._batch_size),
-        )
+    def _look_ahead(self, batch: BatchName, rows: Sequence[Marked], beside: list[int]) -> None:
+        """Read what comes after a batch, if there may be anything; all else on its way beside it.
+
+        Each such read sees what its predecessor saw, less what that one took, and whatever has
+        become visible since: as a reader would that takes them one after the other.
+        """
+        if len(rows) == self._batch_size:
+            reading = self._reading.submit(self._store.look_ahead, beside, self._batch_size)
+            self._ahead = batch, reading
 
     def _take_ahead(self, command: PurgeAndMark) -> Sequence[Marked]:
         """What was read beside the very batch that is now purged; nothing after any setback."""

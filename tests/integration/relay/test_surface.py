@@ -115,7 +115,7 @@ def test_a_fatal_error_of_the_client_is_told_as_a_broken_target_wherever_it_show
     target = KafkaTarget({"bootstrap.servers": kafka})
     target.open()
     target.close(1.0)
-    target._producer = Broken()
+    target._eager = target._gathering = Broken()
     with pytest.raises(TargetBroken, match="not allowed"):
         target.poll(0.0)
     with pytest.raises(TargetBroken, match="a fatal error"):
@@ -130,10 +130,10 @@ def test_a_relay_whose_client_breaks_makes_a_new_one_and_goes_on(
     outbox.write(topic, [("a", "1")])
     wait_for(lambda: relay.delivered == 1, "it works")
     road: Any = relay._roads[0]
-    sound, road.target._producer = road.target._producer, Broken()
+    sound, road.target._eager = road.target._eager, Broken()
     outbox.write(topic, [("a", "2"), ("b", "1")])
     wait_for(lambda: outbox.count() == 0, "a new client delivers the rest")
-    assert sound is not road.target._producer
+    assert sound is not road.target._eager
     assert sorted(seen.value or "" for seen in consume(kafka, topic)) == ["1", "1", "2"]
     kinds = [type(event) for event in relay_kit.events]
     assert kinds.count(LeaderAcquired) == 2

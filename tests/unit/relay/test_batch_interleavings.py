@@ -115,8 +115,8 @@ class World:
             raise Alarm("the target has forgotten a batch")
         return Unnamed()
 
-    def look_ahead(self, beside: Iterable[Marked]) -> list[int]:
-        held = {row.id for row in beside}
+    def look_ahead(self, beside: Iterable[int]) -> list[int]:
+        held = set(beside)
         return [record for record in sorted(self.table) if record not in held][:4]
 
     def purge_and_mark(self, command: PurgeAndMark, epoch: int, ahead: list[int]) -> Event:
@@ -214,13 +214,11 @@ class Leader:
             case AskOutbox():
                 return world.ask_outbox(self.epoch)
             case PurgeAndMark():
-                ahead, self.ahead = self.ahead, None
-                fits = ahead is not None and ahead[0] == command.committed and command.ids
-                rows = ahead[1] if ahead and fits else []
-                return world.purge_and_mark(command, self.epoch, rows)
+                return self.purge_and_mark(command)
             case Publish():
-                if world.rng.random() < 0.5:
-                    self.ahead = command.batch, world.look_ahead(command.rows)
+                if self.ahead is None and world.rng.random() < 0.5:
+                    beside = [row.id for row in command.rows]
+                    self.ahead = command.batch, world.look_ahead(beside)
                 return world.publish(command, self.producer_epoch)
             case Isolate():
                 return world.isolate(command, self.epoch)
@@ -228,6 +226,23 @@ class Leader:
                 return Rested()
             case _:
                 raise AssertionError(command)
+
+    def purge_and_mark(self, command: PurgeAndMark) -> Event:
+        """Name what was read ahead, and read what comes after it beside both batches."""
+        world, rows = self.world, self.take_ahead(command)
+        if rows and command.next is not None and world.rng.random() < 0.5:
+            beside = [*command.ids, *rows]
+            self.ahead = BatchName(command.next, len(rows)), world.look_ahead(beside)
+            world.services_work()
+        event = world.purge_and_mark(command, self.epoch, rows)
+        if isinstance(event, BatchMarked) and [row.id for row in event.rows] != rows:
+            self.ahead = None
+        return event
+
+    def take_ahead(self, command: PurgeAndMark) -> list[int]:
+        ahead, self.ahead = self.ahead, None
+        fits = ahead is not None and ahead[0] == command.committed and command.ids
+        return ahead[1] if ahead and fits else []
 
 
 def wander(seed: int, make_leader: Callable[[World], Leader] = Leader) -> None:
@@ -338,6 +353,14 @@ class LeavesRowsUnderTheName(Leader):
         return super().perform(command)
 
 
+class TrustsWhatItReadAhead(Leader):
+    """Names what it read ahead, whatever became of the batch that it was read beside."""
+
+    def take_ahead(self, command: PurgeAndMark) -> list[int]:
+        ahead, self.ahead = self.ahead, None
+        return ahead[1] if ahead else []
+
+
 @pytest.mark.parametrize(
     "naive",
     [
@@ -346,6 +369,7 @@ class LeavesRowsUnderTheName(Leader):
         KeepsTheName,
         PurgesApart,
         LeavesRowsUnderTheName,
+        TrustsWhatItReadAhead,
     ],
 )
 def test_a_naive_version_is_caught(naive: type[Leader]) -> None:

@@ -60,6 +60,7 @@ def drain(stage: Stage, rows: int, keys: int, settings: Settings, *, analyse: bo
 
 def raw_rate(stage: Stage, rows: int, keys: int) -> float:
     """The same statements, reading and purging side by side, with nothing published."""
+    stage.fillfactor = ROOM_FOR_MARKS
     stage.fill("none", rows, keys)
     stage.go()
     batches: list[list[int]] = []

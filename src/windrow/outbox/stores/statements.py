@@ -113,7 +113,9 @@ def _fields(columns: Columns, names: dict[str, str]) -> str:
         case _, None:
             value = f"{names['value']}::varchar"
         case _:
-            value = f"COALESCE({names['value_bytes']}, convert_to({names['value']}, 'UTF8'))"
+            # The text as it would be sent, in our own encoding: converting it takes a look at
+            # every byte.
+            value = f"COALESCE({names['value_bytes']}, textsend({names['value']}))"
     millis = "NULL::int8"
     if columns.timestamp:
         millis = f"(extract(epoch FROM {names['timestamp']}) * 1000)::int8"

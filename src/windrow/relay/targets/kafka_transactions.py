@@ -28,7 +28,7 @@ from windrow.relay.errors import LeaderFencedByTarget, StateTopicUnusable
 from windrow.relay.failure import Failure, FailureKind
 from windrow.relay.targets.kafka import make_producer
 from windrow.relay.targets.kafka_errors import MALFORMED, classify
-from windrow.relay.targets.message import headers_of, hints_of
+from windrow.relay.targets.message import hand_over
 
 STATE_PARTITIONS = 16
 QUIET = {"log_level": 4}  # a short-lived client has little to say that is of use
@@ -249,7 +249,7 @@ class KafkaTransactions:
     # -- publishing ------------------------------------------------------------------------------
 
     def prepare(self, batch: BatchName, rows: Sequence[Marked]) -> None:
-        """Begin a transaction and produce the rows, so that ``publish`` has less to wait for.
+        """Begin a transaction and produce the rows and their name; ``publish`` then only commits.
 
         Nobody who reads committed records sees them, and whoever leads next undoes them: so this
         may be done before the batch is known to be marked. What goes wrong here ``publish`` tells.
@@ -260,6 +260,7 @@ class KafkaTransactions:
         try:
             prepared.producer.begin_transaction()
             self._produce(prepared.producer, rows, prepared.refused)
+            self._produce_name(prepared.producer, batch)
         except kafka.KafkaException as error:
             prepared.error = error
 
@@ -292,12 +293,6 @@ class KafkaTransactions:
                 raise AssertionError(f"{prepared.batch} is prepared, and {batch} to be published")
             if refused:
                 return self._abort(producer, refused)
-            producer.produce(
-                self.state_topic,
-                _encode(batch),
-                self.transactional_id.encode(),
-                self._state_partition,
-            )
             pass_by("relay.batch-produced")
             producer.commit_transaction(self._operation_timeout)
         except kafka.KafkaException as error:
@@ -309,18 +304,23 @@ class KafkaTransactions:
         kafka_exception: type[Exception] = require("confluent_kafka").KafkaException
         for row in rows:
             try:
-                hints = {} if row[6] is None and row[7] is None else hints_of(row)
-                if row[4] or row[5]:
-                    hints["headers"] = headers_of(row)
-                report = partial(on_refused, row)
                 while True:
                     try:
-                        produce(row[1], row[3], row[2], on_delivery=report, **hints)
+                        hand_over(produce, row, partial(on_refused, row))
                         break
                     except BufferError:
                         producer.poll(0.05)
             except (*MALFORMED, kafka_exception) as error:
                 refused.append((row, classify(error)))
+
+    def _produce_name(self, producer: Any, batch: BatchName) -> None:
+        key, partition = self.transactional_id.encode(), self._state_partition
+        while True:
+            try:
+                producer.produce(self.state_topic, _encode(batch), key, partition)
+                return
+            except BufferError:
+                producer.poll(0.05)
 
     def _on_error(
         self, producer: Any, refused: Refused, error: Exception
