@@ -118,10 +118,10 @@ class KafkaTarget:
         if len(lanes) < MANY:
             self._send(self._eager, lanes)
         else:
-            # One goes ahead: whoever waits for reports may wait for those of the eager producer,
-            # and its report wakes him.
-            self._send(self._eager, lanes[:1])
-            self._send(self._gathering, lanes[1:])
+            # Whoever waits for reports may wait for those of the eager producer: the report of the
+            # last wakes him, and by then the others are under way.
+            self._send(self._gathering, lanes[:-1])
+            self._send(self._eager, lanes[-1:])
 
     def _send_again(self, lane: Lane) -> bool:
         """Send what failed before by the same producer; false if it is not of that kind."""
