@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Python in which none was made."""
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    """A cache in which there is none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return class_archive.place_of_archive()
 
 

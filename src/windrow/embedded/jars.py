@@ -74,9 +74,14 @@ def jar_files(name: JarSet) -> list[Path]:
 
 def place_of(name: JarSet, environ: Mapping[str, str]) -> Path:
     """Where the jars of the present ``pom.xml`` belong, fetched or not."""
-    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
     digest = hashlib.sha256(_pom(name)).hexdigest()[:12]
-    return Path(cache, "windrow", "jars", f"{name}-{digest}")
+    return cache_directory(environ) / "jars" / f"{name}-{digest}"
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    """Where this user keeps what is fetched or made once, for all environments."""
+    cache = environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home(), ".cache")
+    return Path(cache, "windrow")
 
 
 def _pom(name: JarSet) -> bytes:

@@ -1,6 +1,6 @@
 """Spark's classes in an archive that a JVM maps into memory, where it would load each from a jar.
 
-With it a session begins in half the time. It is made where it is used, once:
+With it a session begins in half the time. It is made once for all environments of a user:
 ``python -m windrow.spark.class_archive``.
 """
 
@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from windrow.embedded.class_archive import digest_of, java_home, making, options_to_use
+from windrow.embedded.jars import cache_directory
 from windrow.extras import require
+from windrow.spark.shared_home import make_shared_home, place_of_shared_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,12 +31,10 @@ def java_options() -> str:
 
 
 def place_of_archive() -> Path:
-    """Where the archive for this Java and this PySpark belongs, made or not."""
-    pyspark = require("pyspark")
-    home = Path(os.environ.get("SPARK_HOME") or Path(str(pyspark.__file__)).parent)
-    digest = digest_of(java_home(), home, pyspark.__version__)
-    # With the packages it belongs to, so that it goes when they go.
-    return Path(sys.prefix, "var", "windrow", f"spark-{digest}.jsa")
+    """Where the archive for this Java and this Spark belongs, made or not."""
+    home = Path(os.environ.get("SPARK_HOME") or place_of_shared_home())
+    digest = digest_of(java_home(), home, require("pyspark").__version__)
+    return cache_directory(os.environ) / "classes" / f"spark-{digest}.jsa"
 
 
 def make_archive() -> Path:
@@ -42,6 +42,7 @@ def make_archive() -> Path:
     from windrow.spark.session import build_session, stop_session
 
     place = place_of_archive()
+    make_shared_home()
     with making(place) as options:
         session = build_session(
             "archive", kafka=False, conf={"spark.driver.extraJavaOptions": " ".join(options)}

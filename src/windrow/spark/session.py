@@ -23,6 +23,7 @@ from windrow.extras import require
 from windrow.spark import class_archive
 from windrow.spark.errors import SessionExists
 from windrow.spark.forks import Forks
+from windrow.spark.shared_home import home_in_use
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +33,7 @@ _DIRECTORY: Final = "spark.windrow.directory"
 _JARS: Final = "spark.jars"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _PYTHON: Final = "PYSPARK_PYTHON"
+_HOME: Final = "SPARK_HOME"
 _LOCAL_IP: Final = "SPARK_LOCAL_IP"
 _CHECKPOINT_MANAGER: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -139,7 +141,9 @@ def is_on_this_machine(master: str) -> bool:
 @contextmanager
 def _environment(master: str, directory: Path) -> Iterator[None]:
     """What Spark takes from the environment alone, while it starts; a value that is there stays."""
-    before = {name: os.environ.get(name) for name in (_PYTHON, _LOCAL_IP)}
+    before = {name: os.environ.get(name) for name in (_PYTHON, _LOCAL_IP, _HOME)}
+    if _is_local(master):
+        os.environ[_HOME] = str(home_in_use())
     if is_on_this_machine(master):
         os.environ.setdefault(_LOCAL_IP, LOOPBACK)
     if os.environ.get(_PYTHON, sys.executable) == sys.executable:
