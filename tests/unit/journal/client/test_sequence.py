@@ -72,6 +72,14 @@ def test_a_batch_passes_only_behind_the_one_its_writer_remembers() -> None:
     assert not knows_one.check().matches(registers(FRESH, FIRST, second, third))
 
 
+def test_the_sequence_alone_does_not_tell_that_a_batch_came_between() -> None:
+    """J6: one without records moves no sequence. Only the chain refuses a batch that is late."""
+    knows_one, empty = FRESH.after(FIRST), Batch("batch-2", 3, 0)
+    found = registers(FRESH, FIRST, empty)
+    assert found.value(SEQ) == str(knows_one.seq)
+    assert not knows_one.check().matches(found)
+
+
 def test_a_writer_whose_sequence_another_one_moved_is_told_where_it_is_now() -> None:
     state = FRESH.after(FIRST)
     moved = LabelSet.of({SEQ: "9"}).union(registers(FRESH, FIRST))
