@@ -42,8 +42,8 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
     modes = {"barrier": BARRIER, "diff": DIFF, "transactional": TRANSACTIONAL}
     raw: list[float] = []
     for name, settings in modes.items():
-        # A broker compiles its hot code during its first minutes, which takes half the machine: a
-        # cluster that has been up for a while does not.
+        # A broker compiles its hot code during its first minutes, which takes a quarter of the
+        # machine: a cluster that has been up for a while does not.
         progress(0.0, f"warming up the broker: draining {rows:,} rows, {name}")
         drain(on, rows, KEYS, settings)
     for n in range(rounds):
