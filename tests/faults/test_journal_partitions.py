@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import cycle, product
 from pathlib import Path
 
@@ -87,6 +87,33 @@ def test_partitions_lose_no_acknowledged_append_and_show_no_other(
             part.inject(harm.__name__, victim, act, work=bench.progress)
             if harm is not Link.reset:
                 wait_until_felt(bench, place, victim, journal)
+            for link in links:
+                heal(link)
+            bench.recover()
+        bench.settle(part)
+
+
+@pytest.mark.proves("journal-append")
+def test_an_etcd_that_no_broker_reaches_stops_nobody_before_its_lease_and_loses_nothing(
+    faults: FaultLog, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """Appends need it only to change a route; without it for long, every broker ends."""
+    part = faults.part("journal")
+    with journal_bench(pytestconfig, tmp_path, flags={"etcd-lease": "8s"}) as bench:
+        for _ in range(rounds(pytestconfig, 1, 10)):
+            bench.wait_for_balance()
+            links = bench.etcd_links.values()
+
+            def act(links: Iterable[Link] = links) -> None:
+                for link in links:
+                    link.cut()
+
+            part.inject("cut", bench.primary(), act, work=bench.progress)
+            bench.wait_for_appends("the journals are served without etcd", timeout=5.0)
+            wait_for(
+                lambda: not any(broker.is_alive() for broker in bench.brokers.values()),
+                "brokers cut off for longer than their lease end",
+            )
             for link in links:
                 heal(link)
             bench.recover()

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from windrow.journal.wire import protocol_pb2 as pb
 from windrow.journal.wire.protocol_pb2_grpc import JournalStub
 from windrow.version import __version__
 
+OWNED = pb.LabelSet(labels=[pb.Label(name="owner", value="us")])
 QUICK = {"etcd-lease": "3s", "pulse-interval": "1s", "peer-timeout": "2s"}
 
 
@@ -262,3 +264,30 @@ def test_a_killed_broker_comes_back_without_waiting_for_its_old_lease(
 async def go_on_after_kill(caller: Caller) -> bytes:
     assert (await caller.appended(b"!")).commit.begin == 4
     return await caller.content()
+
+
+def test_all_brokers_asked_to_end_at_once_come_back_with_everything(
+    cluster: dict[str, Broker],
+) -> None:
+    """Nobody is left to hand over to, so that each keeps what it has."""
+    brokers = list(cluster.values())
+
+    async def create_replicated(caller: Caller) -> None:
+        await create(caller, 2)
+        assert (await caller.append(b", registered", union_registers=OWNED)).commit.begin == 4
+
+    call(brokers[0], create_replicated)
+    began = time.monotonic()
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(Broker.end, brokers))
+    assert time.monotonic() - began < 30
+    assert not any(broker.is_alive() for broker in brokers)
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(Broker.restart, brokers))
+
+    async def go_on(caller: Caller) -> bytes:
+        answer = await caller.appended(b"!")
+        assert (answer.commit.begin, answer.registers) == (16, OWNED)
+        return await caller.content(end_offset=17, block=True)
+
+    assert call(brokers[1], go_on) == b"kept, registered!"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from tests.integration.journal.conftest import EtcdPrefix
 from tests.integration.journal.stage import Caller, Stage, play, spec, until
+from windrow.journal.broker.stored import BrokerStores
+from windrow.journal.fragments.stores import FileStore
 from windrow.journal.messages import check_fragments_response
 from windrow.journal.wire import protocol_pb2 as pb
 
@@ -146,5 +149,56 @@ def test_a_healthy_store_a_missing_one_and_a_delete_are_told_apart(tmp_path: Pat
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await ask(pb.FragmentStoreHealthRequest(fragment_store="rubbish"))
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    play(tmp_path, story)
+
+
+def test_a_store_that_deletes_nothing_is_found_out_if_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FileStore, "remove", lambda *_: None)
+
+    async def story(there: Stage) -> None:
+        (there.files / "store").mkdir()
+        _, caller = await there.broker()
+        ask = caller.stub.FragmentStoreHealth
+        request = pb.FragmentStoreHealthRequest(fragment_store="file:///store/")
+        assert (await ask(request)).status == pb.Status.OK
+        request.check_delete, request.check_delete_prefix = True, "below/here"
+        answer = await ask(request)
+        assert answer.status == pb.Status.FRAGMENT_STORE_UNHEALTHY
+        assert "below/here" in answer.store_health_error
+        assert "still there" in answer.store_health_error
+
+    play(tmp_path, story)
+
+
+def test_fragments_and_reads_wait_for_the_first_listing_of_the_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it, nobody knows where the journal begins."""
+    may_list, list_stores = asyncio.Event(), BrokerStores.list
+
+    async def late(self: BrokerStores, *arguments: Any) -> Any:
+        await may_list.wait()
+        return await list_stores(self, *arguments)
+
+    monkeypatch.setattr(BrokerStores, "list", late)
+
+    async def story(there: Stage) -> None:
+        (there.files / "store").mkdir()
+        server, caller = await there.broker()
+        await caller.apply(spec(stores=["file:///store/"]))
+
+        async def is_assigned() -> bool:
+            return "a/journal" in server.assembly.resolver.replicas
+
+        await until(is_assigned)
+        waiting = {asyncio.create_task(fragments(caller)), asyncio.create_task(caller.read())}
+        done, _ = await asyncio.wait(waiting, timeout=0.3)
+        assert not done
+        may_list.set()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*waiting)
 
     play(tmp_path, story)

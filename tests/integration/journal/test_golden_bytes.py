@@ -205,9 +205,19 @@ GOLDEN = [
         broker_spec_to_pb(BrokerSpec(A, "http://a:80", 1024, exiting=True)),
     ),
     Golden(
+        "etcd/broker-spec-that-stays",  # as announced: what is false is not written
+        sub(1, sub(1, ID_A), text(2, "http://a:80")) + num(2, 1024),
+        broker_spec_to_pb(BrokerSpec(A, "http://a:80", 1024)),
+    ),
+    Golden(
         "etcd/assignment-route",
         sub(1, ID_A) + sub(1, ID_B),  # a primary of 0 is not written
         route_to_pb(Route((A, B), 0)),
+    ),
+    Golden(
+        "etcd/assignment-route-of-another-primary",
+        sub(1, ID_A) + sub(1, ID_B) + num(2, 1),
+        route_to_pb(Route((A, B), 1)),
     ),
     # List.
     Golden("list/request-all", b"", pb.ListRequest(), check_list_request),
@@ -343,6 +353,14 @@ GOLDEN = [
         ),
         first_read,
     ),
+    Golden(
+        "read/response-not-found",
+        num(1, 1) + sub(2, UNROUTED_HEADER_BYTES),
+        pb.ReadResponse(
+            status=status_to_pb(Status.JOURNAL_NOT_FOUND), header=header_to_pb(UNROUTED)
+        ),
+        first_read,
+    ),
     # Append.
     Golden(
         "append/request",
@@ -467,6 +485,24 @@ GOLDEN = [
         ),
         check_replicate_request,
     ),
+    Golden(
+        "replicate/request-joined",
+        sub(3, FRAGMENT_BYTES) + num(6, 1) + sub(7) + num(1002, 1000) + sub(1006, b"hello"),
+        pb.ReplicateRequest(
+            proposal=fragment_to_pb(FRAGMENT),
+            acknowledge=True,
+            registers=labels_to_pb(EMPTY),
+            acknowledged_end=1000,
+            joined_content=b"hello",
+        ),
+        check_replicate_request,
+    ),
+    Golden(
+        "replicate/request-fetch",
+        num(1004, 1000) + num(1005, 5),
+        pb.ReplicateRequest(fetch_offset=1000, fetch_length=5),
+        check_replicate_request,
+    ),
     Golden("replicate/response-ok", b"", pb.ReplicateResponse(), check_replicate_response),
     Golden(
         "replicate/response-mismatch",
@@ -490,6 +526,18 @@ GOLDEN = [
         "replicate/response-wrong-route",
         num(1, 7) + sub(2, HEADER_BYTES),
         pb.ReplicateResponse(status=status_to_pb(Status.WRONG_ROUTE), header=header_to_pb(HEADER)),
+        check_replicate_response,
+    ),
+    Golden(
+        "replicate/response-synced",
+        sub(2, HEADER_BYTES) + num(1003, 1000) + num(1005, 1),
+        pb.ReplicateResponse(header=header_to_pb(HEADER), acknowledged_end=1000, takes_joined=True),
+        check_replicate_response,
+    ),
+    Golden(
+        "replicate/response-fetched",
+        sub(1004, b"hello"),
+        pb.ReplicateResponse(content=b"hello"),
         check_replicate_response,
     ),
     # ListFragments.
@@ -533,6 +581,12 @@ GOLDEN = [
         ),
         check_fragments_response,
     ),
+    Golden(
+        "fragments/response-last-page-though-empty",
+        sub(2, HEADER_BYTES),
+        pb.FragmentsResponse(header=header_to_pb(HEADER)),
+        check_fragments_response,
+    ),
     # FragmentStoreHealth.
     Golden(
         "store-health/request",
@@ -550,6 +604,12 @@ GOLDEN = [
             header=header_to_pb(UNROUTED),
             store_health_error="no bucket",
         ),
+        check_store_health_response,
+    ),
+    Golden(
+        "store-health/response-healthy",
+        sub(2, UNROUTED_HEADER_BYTES),
+        pb.FragmentStoreHealthResponse(header=header_to_pb(UNROUTED)),
         check_store_health_response,
     ),
 ]
@@ -589,6 +649,18 @@ def test_every_rpc_has_a_golden_request_and_answer() -> None:
     covered = {type(golden.message).DESCRIPTOR.name for golden in GOLDEN}
     for method in service.methods:
         assert {method.input_type.name, method.output_type.name} <= covered, method.name
+
+
+def test_every_field_of_our_own_is_among_the_golden_bytes() -> None:
+    """Two brokers of different releases have to agree on them as well."""
+    messages = (pb.ReplicateRequest, pb.ReplicateResponse)
+    ours = {(k.__name__, f.name) for k in messages for f in k.DESCRIPTOR.fields if f.number > 1000}
+    used = {
+        (type(golden.message).__name__, descriptor.name)
+        for golden in GOLDEN
+        for descriptor, _ in golden.message.ListFields()
+    }
+    assert ours <= used
 
 
 def test_an_unrouted_route_says_that_it_has_no_primary() -> None:

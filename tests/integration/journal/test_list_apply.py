@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import grpc
 import pytest
 
 from tests.integration.journal.conftest import EtcdPrefix
-from tests.integration.journal.stage import Caller, Stage, labels, play, spec
+from tests.integration.journal.stage import Caller, Stage, labels, play, spec, until
 from windrow.journal.messages import check_apply_response, check_list_response
 from windrow.journal.spec import INCARNATION_LABEL
 from windrow.journal.wire import protocol_pb2 as pb
 
 Change = pb.ApplyRequest.Change
+LAG = 1.0
+"""How long a broker that lags behind does not see what others changed."""
 
 
 async def change(caller: Caller, *changes: pb.ApplyRequest.Change) -> pb.ApplyResponse:
@@ -33,6 +36,16 @@ async def find(caller: Caller, name: str = "a/journal") -> pb.ListResponse.Journ
 def incarnation(journal: pb.ListResponse.Journal) -> str:
     [value] = [one.value for one in journal.spec.labels.labels if one.name == INCARNATION_LABEL]
     return value
+
+
+async def late_to_know(caller: Caller, wanted: str) -> None:
+    """Wait until a broker knows a journal of this incarnation."""
+
+    async def knows() -> bool:
+        [message] = await caller.journals(labels(name="a/journal"))
+        return [incarnation(journal) for journal in message.journals] == [wanted]
+
+    await until(knows)
 
 
 def test_create_update_and_delete_need_the_present_revision(tmp_path: Path) -> None:
@@ -100,6 +113,63 @@ def test_a_journal_keeps_the_incarnation_of_its_creation(tmp_path: Path) -> None
         await change(caller, Change(delete="a/journal", expect_mod_revision=-1))
         await caller.apply(spec())
         assert incarnation(await find(caller)) != incarnation(first)
+
+    play(tmp_path, story)
+
+
+def test_a_broker_that_lags_behind_gives_a_new_journal_no_incarnation_of_before(
+    tmp_path: Path, cluster_etcd: EtcdPrefix
+) -> None:
+    """J7: it was deleted by way of another broker, and this one still knows the old one."""
+
+    async def story(there: Stage) -> None:
+        _, caller = await there.broker("quick")
+        _, late = await there.broker("late", watch_delay=LAG)
+        await caller.apply(spec())
+        first = await find(caller)
+        await late_to_know(late, incarnation(first))
+        await change(caller, Change(delete="a/journal", expect_mod_revision=-1))
+        assert (await late.apply(spec())).status == pb.Status.OK
+        assert incarnation(await find(late)) != incarnation(first)
+
+    play(tmp_path, story, cluster_etcd)
+
+
+def test_a_broker_that_lags_behind_does_not_change_the_incarnation(
+    tmp_path: Path, cluster_etcd: EtcdPrefix
+) -> None:
+    """J7: it is told to change a journal that it does not know yet, at the right revision."""
+
+    async def story(there: Stage) -> None:
+        _, caller = await there.broker("quick")
+        _, late = await there.broker("late", watch_delay=LAG)
+        await caller.apply(spec())
+        first = await find(caller)
+        update = Change(upsert=spec(length=2048), expect_mod_revision=first.mod_revision)
+        assert (await change(late, update)).status == pb.Status.OK
+        assert incarnation(await find(late)) == incarnation(first)
+
+    play(tmp_path, story, cluster_etcd)
+
+
+def test_an_incarnation_does_not_recur_when_revisions_do(tmp_path: Path) -> None:
+    """J7: the keys are set back to a copy from before the journal was made, and it is made again.
+
+    Its name and its create revision are those of the first one, and so is all that a position says.
+    """
+
+    async def story(there: Stage) -> None:
+        server, _ = await there.broker("kept")
+        await server.stop(grace=0.0)
+        made = []
+        for copy in ("once", "again"):
+            shutil.copytree(tmp_path / "kept", tmp_path / copy)
+            _, caller = await there.broker(copy)
+            await caller.apply(spec())
+            made.append(await find(caller))
+        first, second = made
+        assert first.create_revision == second.create_revision
+        assert incarnation(first) != incarnation(second)
 
     play(tmp_path, story)
 
@@ -241,7 +311,7 @@ def watch(caller: Caller, resume: pb.Header | None = None) -> Watch:
     )
 
 
-def test_a_watch_tells_of_creation_update_and_deletion_of_what_it_matches(
+def test_a_watch_tells_of_creation_and_deletion_of_what_it_matches(
     tmp_path: Path, cluster_etcd: EtcdPrefix
 ) -> None:
     async def story(there: Stage) -> None:
@@ -274,5 +344,46 @@ def test_a_resumed_watch_waits_for_what_it_has_not_seen(tmp_path: Path) -> None:
         assert not done
         await caller.apply(spec("a/two"))
         assert await waiting == ["a/one", "a/two"]
+
+    play(tmp_path, story)
+
+
+def test_a_watch_tells_of_an_update_with_the_spec_as_it_is_now(tmp_path: Path) -> None:
+    async def story(there: Stage) -> None:
+        _, caller = await there.broker()
+        await caller.apply(spec("a/one"))
+        call = caller.stub.List(pb.ListRequest(watch=True))
+        lengths: list[int] = []
+        async with asyncio.timeout(10):
+            async for message in call:
+                if message == pb.ListResponse():
+                    if len(lengths) == 2:
+                        break
+                    update = Change(upsert=spec("a/one", length=2048), expect_mod_revision=-1)
+                    await change(caller, update)
+                lengths += [journal.spec.fragment.length for journal in message.journals]
+        assert lengths == [1 << 20, 2048]
+        call.cancel()
+
+    play(tmp_path, story)
+
+
+def test_journals_are_left_out_by_what_a_selector_excludes(tmp_path: Path) -> None:
+    async def story(there: Stage) -> None:
+        _, caller = await there.broker()
+        await caller.apply(
+            spec("a/one", labels=labels(kind="x")),
+            spec("a/two", labels=labels(kind="y")),
+            spec("a/three"),
+        )
+
+        async def names(**excluded: str) -> list[str]:
+            selector = pb.LabelSelector(exclude=labels(**excluded))
+            call = caller.stub.List(pb.ListRequest(selector=selector))
+            return [j.spec.name async for message in call for j in message.journals]
+
+        assert await names(kind="x") == ["a/three", "a/two"]
+        assert await names(kind="") == ["a/three"]
+        assert await names(name="a/two") == ["a/one", "a/three"]
 
     play(tmp_path, story)

@@ -447,6 +447,48 @@ def test_a_page_of_fragments_keeps_its_promises() -> None:
         messages.check_fragments_response(pb.FragmentsResponse(header=HEADER, next_page_token=-1))
 
 
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [
+        (messages.check_append_response, pb.AppendResponse),
+        (messages.check_apply_response, pb.ApplyResponse),
+        (messages.check_fragments_response, pb.FragmentsResponse),
+        (messages.check_store_health_response, pb.FragmentStoreHealthResponse),
+        (lambda message: messages.check_list_response(message, True), pb.ListResponse),
+        (lambda message: messages.check_read_response(message, True), pb.ReadResponse),
+    ],
+    ids=["append", "apply", "fragments", "health", "list", "read"],
+)
+def test_an_answer_without_a_whole_header_or_of_an_unknown_status_is_refused(
+    check: Callable[[Any], Status], kind: Any
+) -> None:
+    assert check(kind(status=pb.NOT_ALLOWED, header=HEADER)) is Status.NOT_ALLOWED
+    for header in (None, NO_ETCD, pb.Header(etcd=ETCD), pb.Header()):
+        with pytest.raises(InvalidField, match=r"^Header\."):
+            check(kind(status=pb.NOT_ALLOWED, header=header))
+    for number in (1, 2, 3, 4):
+        partial = pb.Header(route=pb.Route(primary=-1), etcd=ETCD)
+        name = ETCD.DESCRIPTOR.fields_by_number[number].name
+        partial.etcd.ClearField(name)
+        with pytest.raises(InvalidField, match=r"^Header\.Etcd\."):
+            check(kind(status=pb.NOT_ALLOWED, header=partial))
+    with pytest.raises(InvalidField, match=r"^Status: unknown Status \(16\)"):
+        check(kind(status=16, header=HEADER))
+
+
+@pytest.mark.parametrize("status", [status for status in Status if status is not Status.OK])
+def test_what_was_refused_needs_neither_commit_nor_content(status: Status) -> None:
+    registers = pb.LabelSet() if status is Status.REGISTER_MISMATCH else None
+    refused = pb.AppendResponse(
+        status=messages.status_to_pb(status), header=HEADER, registers=registers
+    )
+    assert messages.check_append_response(refused) is status
+    unread = pb.ReadResponse(
+        status=messages.status_to_pb(status), header=HEADER, offset=5, write_head=9
+    )
+    assert messages.check_read_response(unread, first=True) is status
+
+
 def test_a_prefix_in_registers_is_refused() -> None:
     """It would never match anything, since registers are compared by value."""
     prefixed = messages.labels_to_pb(LabelSet((Label("aa", "b", prefix=True),)))

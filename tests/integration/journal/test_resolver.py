@@ -292,3 +292,35 @@ def test_a_journal_outside_the_callers_selector_looks_as_if_it_did_not_exist(
         assert (await there.resolve()).status is Status.OK
 
     run(cluster_etcd, story)
+
+
+def test_the_revision_of_a_header_is_waited_for_as_well(cluster_etcd: EtcdPrefix) -> None:
+    """Whoever passes a request on knows of a route that we may not have seen yet."""
+
+    async def story(there: Cluster) -> None:
+        await there.change(there.put_member(US))
+        ours = there.resolver.etcd_header()
+        header = Header(US, Route.NONE, replace(ours, revision=ours.revision + 1))
+        asked = asyncio.create_task(there.resolve(header=header))
+        done, _ = await asyncio.wait({asked}, timeout=0.1)
+        assert not done
+        await there.change(there.put_spec())
+        assert (await asked).status is Status.INSUFFICIENT_JOURNAL_BROKERS
+
+    run(cluster_etcd, story)
+
+
+def test_a_primary_that_becomes_a_replica_keeps_what_it_has(cluster_etcd: EtcdPrefix) -> None:
+    async def story(there: Cluster) -> None:
+        await there.change(there.put_member(US), there.put_spec(), there.assign(US, 0))
+        before = await there.resolve(require_primary=True)
+        assert before.is_local_primary
+        await there.change(there.unassign(US, 0), there.assign(US, 1), there.assign(PEER, 0))
+        [held] = there.keeper.began
+        assert before.invalidated.is_set()
+        assert (held.ended, held.renewed) == (False, 1)
+        after = await there.resolve(require_primary=True)
+        assert not after.is_local_primary
+        assert after.replica is before.replica
+
+    run(cluster_etcd, story)

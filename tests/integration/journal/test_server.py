@@ -15,9 +15,11 @@ from tests.integration.journal.conftest import EtcdPrefix
 from tests.integration.journal.stage import Caller, Stage, play, spec, until
 from windrow.coordination.store import Delete, Op, Put
 from windrow.errors import Unreachable
+from windrow.journal.broker import readiness
 from windrow.journal.broker.home import DataDirInUse
 from windrow.journal.broker.server import BrokerServer, LeaseLost
 from windrow.journal.broker.settings import BrokerSettings, WrongBrokerSettings
+from windrow.journal.fragments.stores import health
 from windrow.journal.not_written import FailureKind
 from windrow.journal.wire import protocol_pb2 as pb
 
@@ -453,5 +455,61 @@ def test_file_only_takes_every_store_for_a_directory(tmp_path: Path) -> None:
             return len(list((there.files / "of" / "a/journal").glob("*.raw"))) == 1
 
         await until(is_stored)
+
+    play(tmp_path, story)
+
+
+def test_a_reader_that_takes_nothing_does_not_keep_a_broker_from_ending(tmp_path: Path) -> None:
+    async def story(there: Stage) -> None:
+        server, caller = await there.broker()
+        await caller.apply(spec(length=1 << 30))
+        await caller.appended(b"warm up")
+        for _ in range(8):
+            await caller.append([bytes(1 << 20)] * 4)
+        call = caller.stub.Read(pb.ReadRequest(journal="a/journal", block=True))
+        await call.read()  # and no more of 32 MiB
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(10):
+            await server.stop(grace=0.5)
+        call.cancel()
+
+    play(tmp_path, story)
+
+
+def test_an_assignment_keeps_its_lease_when_the_route_is_written_to_it(
+    tmp_path: Path, cluster_etcd: EtcdPrefix
+) -> None:
+    """Or it would stand for ever when its broker is gone."""
+
+    async def story(there: Stage) -> None:
+        server, caller = await there.broker()
+        await caller.apply(spec())
+        await caller.appended(b"x")
+        [kv] = server.mirror.prefixed(server.keys.assignments_of("a/journal"))
+        assert kv.value != b""
+        assert kv.lease == server.lease.id
+
+    play(tmp_path, story, cluster_etcd)
+
+
+def test_appends_are_refused_while_their_store_is_not_there_and_go_on_once_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "LISTING_PATIENCE", 0.2)
+    monkeypatch.setattr(health, "RETRY_DELAYS", (0.05,))
+
+    async def story(there: Stage) -> None:
+        _, caller = await there.broker()
+        await caller.apply(spec(stores=["file:///store/"], refresh_interval={"seconds": 1}))
+
+        async def sick() -> pb.AppendResponse | None:
+            answer = await caller.append(b"x")
+            return answer if answer.status == pb.Status.FRAGMENT_STORE_UNHEALTHY else None
+
+        answer = await until(sick)
+        assert "does not exist" in answer.store_health_error
+        (there.files / "store").mkdir()
+        assert (await caller.appended(b"y")).commit.begin == 0
+        assert await caller.content() == b"y"
 
     play(tmp_path, story)

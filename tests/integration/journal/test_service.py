@@ -182,3 +182,57 @@ def test_messages_beyond_the_limit_are_refused_and_change_nothing(tmp_path: Path
         assert await caller.content() == b"abc"
 
     play(tmp_path, story)
+
+
+def test_only_who_may_replicate_can_act_as_a_primary(tmp_path: Path) -> None:
+    async def story(there: Stage) -> None:
+        server, _ = await there.broker(auth_keys=KEYS)
+        admin = await bearer(there, server, Capability(62))
+        await admin.apply(spec())
+        await admin.appended(b"abc")
+        [message, *_] = await admin.read(metadata_only=True)
+        message.header.route.members[0].suffix = "somebody"  # to be answered at once
+        proposal = pb.Fragment(journal="a/journal", compression_codec=pb.CompressionCodec.NONE)
+        first = pb.ReplicateRequest(
+            header=message.header, proposal=proposal, registers=pb.LabelSet(), acknowledge=True
+        )
+        stranger = await bearer(there, server, Capability(62) & ~Capability.REPLICATE)
+        with pytest.raises(grpc.aio.AioRpcError, match="the token lacks") as refused:
+            await stranger.stub.Replicate(iter([first]), metadata=stranger.metadata).read()
+        assert code_of(refused) is grpc.StatusCode.PERMISSION_DENIED
+        peer = await bearer(there, server, Capability.REPLICATE)
+        answer = await peer.stub.Replicate(iter([first]), metadata=peer.metadata).read()
+        assert answer.status == pb.Status.WRONG_ROUTE
+        assert await admin.content() == b"abc"
+
+    play(tmp_path, story)
+
+
+def test_a_token_for_a_label_speaks_of_journals_that_have_it_before_and_after(
+    tmp_path: Path,
+) -> None:
+    async def story(there: Stage) -> None:
+        server, _ = await there.broker(auth_keys=KEYS)
+        admin = await bearer(there, server, Capability(62))
+        await admin.apply(spec("a/one"), spec("a/two", labels=labels(team="red")))
+        token = Authority(KEYS).sign(Capability(62), LabelSelector.parse("team=red"), 60.0)
+        red = await there.caller(server, metadata=(("authorization", f"Bearer {token}"),))
+        assert await red.names() == ["a/two"]
+        assert (await red.apply(spec("a/new", labels=labels(team="red")))).status == pb.Status.OK
+
+        async def upsert(journal: pb.JournalSpec) -> None:
+            change = pb.ApplyRequest.Change(upsert=journal, expect_mod_revision=-1)
+            await red.stub.Apply(pb.ApplyRequest(changes=[change]), metadata=red.metadata)
+
+        for wrong in (
+            spec("a/other", labels=labels(team="blue")),  # new, and not theirs
+            spec("a/one", labels=labels(team="red")),  # to be taken over
+            spec("a/two", labels=labels(team="blue")),  # to be given away
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match="does not speak of journal") as refused:
+                await upsert(wrong)
+            assert code_of(refused) is grpc.StatusCode.PERMISSION_DENIED
+        await upsert(spec("a/two", labels=labels(team="red"), length=2048))
+        assert await admin.names() == ["a/new", "a/one", "a/two"]
+
+    play(tmp_path, story)

@@ -273,6 +273,23 @@ def test_path_that_leads_out_of_a_file_store_is_refused(tmp_path: Path, path: st
     assert os.listdir(tmp_path / "outside") == []
 
 
+def test_file_that_is_a_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
+    """Whoever may write to the store would be served any file that the broker may read."""
+    (tmp_path / "root/base/a").mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "root/base/a/inside").write_bytes(b"inside")
+    (tmp_path / "root/base/a/link").symlink_to(tmp_path / "secret")
+    (tmp_path / "root/base/a/near").symlink_to(tmp_path / "root/base/a/inside")
+    store = FileStore("file:///base/", tmp_path / "root")
+    for call in (store.exists, store.remove, lambda p: store.put(p, [b"x"])):
+        with pytest.raises(InvalidStore, match="leads out"):
+            call("a/link")
+    with pytest.raises(InvalidStore, match="leads out"):
+        list(store.get("a/link"))
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+    assert b"".join(store.get("a/near")) == b"inside"
+
+
 def test_replacement_cannot_lead_out_of_the_store(tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     store = FileStore("file:///base/?find=a/&replace=../../", tmp_path)
@@ -405,5 +422,41 @@ def test_unhealthy_store_is_checked_again_until_it_is_well(tmp_path: Path) -> No
         (tmp_path / "base").mkdir()
         await health.check()
         assert await health.wait_healthy() is None
+
+    asyncio.run(scenario())
+
+
+def test_checks_come_quickly_then_slowly_while_they_fail_and_rarely_while_they_do_not(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        slept: list[float] = []
+        asked = asyncio.Event()
+        go_on = asyncio.Semaphore(0)
+
+        class Noting(ManualClock):
+            async def sleep(self, seconds: float) -> None:
+                slept.append(seconds)
+                asked.set()
+                await go_on.acquire()
+
+        store = FileStore("file:///base/", tmp_path)
+        health = StoreHealth(store, clock=Noting(), jitter=lambda: 1.2)
+        running = asyncio.create_task(health.run())
+        for number in range(1, 12):
+            async with asyncio.timeout(10):
+                await asked.wait()
+            asked.clear()
+            if number == 9:
+                (tmp_path / "base").mkdir()
+            if number == 10:
+                (tmp_path / "base/.test/health-check").unlink()
+                (tmp_path / "base/.test").rmdir()
+                (tmp_path / "base").rmdir()
+            go_on.release()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        failing = [0.0, 0.1, 1.0, 1.0, 10.0, 10.0, 100.0, 100.0, 100.0]
+        assert slept[:11] == [*failing, 30 * 60 * 1.2, 0.0]
 
     asyncio.run(scenario())

@@ -6,8 +6,14 @@ import pytest
 
 from windrow.config import Config
 from windrow.errors import WindrowError
-from windrow.relay.assembly import kafka_properties, policy_of
+from windrow.outbox.stores.postgres_batches import PostgresBatches
+from windrow.relay.assembly import assemble, kafka_properties, policy_of
 from windrow.relay.policy import WhenExhausted
+from windrow.relay.road import TransactionRoad
+from windrow.relay.targets.journal import JournalTarget
+from windrow.telemetry.events import EventBus
+
+JOURNAL = {"target": "journal", "journal": "a/journal"}
 
 
 def test_a_topic_overrides_only_what_it_says() -> None:
@@ -43,6 +49,8 @@ def test_secrets_are_revealed_to_the_client_and_to_nobody_else() -> None:
     [
         ({"mode": "transactional", "reader": "diff"}, "goes with mode 'barrier' only"),
         ({"mode": "transactional", "target": "jsonl"}, "goes with mode 'barrier' only"),
+        ({**JOURNAL, "mode": "barrier"}, "it goes with mode 'transactional'"),
+        ({**JOURNAL, "reader": "diff"}, "goes with mode 'barrier' only"),
         ({"delivery_timeout": 9.0}, "does not fit into a right to lead of 2.5s"),
     ],
 )
@@ -51,3 +59,12 @@ def test_settings_that_do_not_go_together_are_refused(
 ) -> None:
     with pytest.raises((ValueError, WindrowError), match=problem):
         Config.model_validate({"relay": relay})
+
+
+def test_a_relay_to_a_journal_names_batches_and_makes_the_names_durable() -> None:
+    """R3: a name that a crash takes away after the append would have its rows appended again."""
+    road = assemble(Config.model_validate({"relay": JOURNAL}), EventBus()).road_of(0)
+    assert isinstance(road, TransactionRoad)
+    assert isinstance(road.target, JournalTarget)
+    assert isinstance(road.store, PostgresBatches)
+    assert road.store._reading._settings["synchronous_commit"] == "on"

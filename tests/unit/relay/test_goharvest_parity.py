@@ -47,8 +47,15 @@ def rows_of(text: str) -> list[Row]:
 
 @cache
 def names_in(path: str) -> frozenset[str]:
+    """The tests of a file: functions, coroutines, and methods as ``Class::name``."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    names = {node.name for node in tree.body if isinstance(node, functions)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            methods = (method for method in node.body if isinstance(method, functions))
+            names |= {f"{node.name}::{method.name}" for method in methods}
+    return frozenset(names)
 
 
 def missing_tests(rows: list[Row]) -> list[str]:

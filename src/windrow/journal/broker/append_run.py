@@ -23,7 +23,8 @@ from windrow.journal.broker.head import Head
 from windrow.journal.broker.keyspace_changes import KeyspaceChanges, is_assigned
 from windrow.journal.broker.ownership import GivenUp
 from windrow.journal.broker.pipeline import PeerFailed, Pipeline
-from windrow.journal.broker.signals import Signal, first_of
+from windrow.journal.broker.readiness import is_flushed, is_ready, until_ready
+from windrow.journal.broker.signals import Signal, done_before
 from windrow.journal.fragments.errors import SpoolBroken, SpoolError
 from windrow.journal.labels import EMPTY
 from windrow.journal.not_written import FailureKind
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from windrow.journal.spec import Header, JournalSpec
 
 _log = get_logger(__name__)
-
-UNFLUSHED_DAY = 24 * 3600.0
-"""How long a journal without a flush interval must have been idle to count as flushed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +160,10 @@ class AppendRun:
             min_revision=max(command.min_revision, decided),
         )
         try:
-            if self._owned is None:
-                return self._on_resolution(await resolving)
+            if self._owned is None and not command.min_revision and self._header is None:
+                return self._on_resolution(await resolving)  # there is no revision to wait for
             task = asyncio.ensure_future(resolving)
-            if await _done_before(task, self._inbox.gone):
+            if await done_before(task, self._inbox.gone):
                 return self._on_resolution(task.result())
             return on.ClientGone()
         except WindrowError as error:
@@ -330,40 +328,21 @@ class AppendRun:
 
     async def _await_index(self, _: on.AwaitIndex) -> on.Event:
         replica, index = self._replica, self._replica.index
+        journal = index, self._spec.fragment
         store_error = ""
-        if not index.is_listed or not self._is_known_healthy():
-            ready = asyncio.ensure_future(self._listed_and_healthy())
-            if not await _done_before(ready, *self._interruptions()):
+        if not is_ready(*journal, self._services.store_health):
+            ready = asyncio.ensure_future(until_ready(*journal, self._services.store_health))
+            if not await done_before(ready, *self._interruptions()):
                 gone = self._inbox.gone.is_set()
                 return on.ClientGone() if gone else on.Invalidated()
             store_error = ready.result()
         return on.IndexReady(
             index.begin_offset,
             index.end_offset,
-            self._is_flushed(),
+            is_flushed(*journal, replica.now()),
             store_error,
             replica.now(),
         )
-
-    def _is_known_healthy(self) -> bool:
-        stores, health = self._spec.fragment.stores, self._services.store_health
-        return not stores or health is None or health.is_healthy(stores[0])
-
-    async def _listed_and_healthy(self) -> str:
-        await self._replica.index.wait_listed()
-        stores = self._spec.fragment.stores
-        health = self._services.store_health
-        if health is None or not stores:
-            return ""
-        return await health.check(stores[0]) or ""
-
-    def _is_flushed(self) -> bool:
-        entries = self._replica.index.entries
-        if not entries:
-            return True
-        last = entries[-1].fragment
-        age = self._replica.now() - last.mod_time
-        return last.is_persisted and age > (self._spec.fragment.flush_interval or UNFLUSHED_DAY)
 
     # -- StreamContent ---------------------------------------------------------------------------
 
@@ -510,19 +489,6 @@ async def _flush_and_gather(pipeline: Pipeline, before: asyncio.Event) -> None:
         await pipeline.gather_ok()
     await pipeline.spool.flush(begun)
     pass_by("journal.acknowledged")
-
-
-async def _done_before(work: asyncio.Future[Any], *signals: Signal) -> bool:
-    """Wait for work, unless a signal is set first; then it is cancelled."""
-    await asyncio.sleep(0)  # most work is done at once, and then nothing has to be watched
-    if work.done():
-        return True
-    try:
-        await first_of(work, signals)
-    finally:
-        if not work.done():
-            work.cancel()
-    return work.done() and not work.cancelled()
 
 
 _PERFORM: dict[type, Callable[[AppendRun, Any], Awaitable[on.Event | None]]] = {

@@ -56,7 +56,7 @@ class ApplyApi:
                 return self._answer(Status.OK, result.revision)
             if is_certain:
                 break
-            # A change that ignores revisions met one that we had not seen; now we have.
+            # It may have met a journal, or the end of one, that we had not seen; now we have.
         return self._answer(Status.ETCD_TRANSACTION_FAILED, result.revision)
 
     def _transaction(self, request: pb.ApplyRequest) -> tuple[list[Compare], list[Op], bool]:
@@ -70,17 +70,20 @@ class ApplyApi:
             known = self._resolver.view(name)
             _check_allowed(name, known.spec, spec)
             key = self._resolver.keys.item(name)
-            if change.expect_mod_revision != ANY_REVISION:
-                compares.append(Compare.mod_revision(key, change.expect_mod_revision))
-            elif spec is not None:
+            expected = change.expect_mod_revision
+            if expected != ANY_REVISION:
+                compares.append(Compare.mod_revision(key, expected))
+            if spec is not None and expected != 0:
                 # Whether this creates the journal decides on its incarnation.
                 compares.append(Compare.create_revision(key, known.create_revision))
-                is_certain = False
+                is_certain = is_certain and 0 < expected <= self._resolver.mirror.revision
             if spec is None:
                 ops.append(Delete(key))
                 heads += [] if known.head is None else [Delete(known.head.key)]
             else:
-                ops.append(Put(key, encode_spec(_with_incarnation(spec, known.spec))))
+                # One that is to be new is not the one that we may still know by its name.
+                before = None if expected == 0 else known.spec
+                ops.append(Put(key, encode_spec(_with_incarnation(spec, before))))
         # A head that stays behind is one of an earlier journal, and known as such: no harm.
         return compares, ops + heads[: MAX_TXN_OPS - len(ops)], is_certain
 

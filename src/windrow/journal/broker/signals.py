@@ -60,3 +60,16 @@ async def first_of(future: asyncio.Future[Any] | None, signals: Sequence[Signal]
 async def first_set(*signals: Signal) -> None:
     """Return once one of the signals is set."""
     await first_of(None, signals)
+
+
+async def done_before(work: asyncio.Future[Any], *signals: Signal) -> bool:
+    """Wait for work, unless a signal is set first; then it is cancelled."""
+    await asyncio.sleep(0)  # most work is done at once, and then nothing has to be watched
+    if work.done():
+        return True
+    try:
+        await first_of(work, signals)
+    finally:
+        if not work.done():
+            work.cancel()
+    return work.done() and not work.cancelled()

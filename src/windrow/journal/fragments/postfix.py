@@ -64,10 +64,14 @@ def check_template(template: str) -> None:
     """Evaluate it on zero values, as a spec is checked before any fragment exists.
 
     Raises:
-        InvalidTemplate: It cannot be used. What it gives for zero values need not be a path.
+        InvalidTemplate: It cannot be used. What it gives for zero values need not be a path,
+            unless it gives the same for all.
     """
+    nothing = TemplateSpool(Fragment("")), JournalSpec("")
+    if "{{" not in template:
+        evaluate(template, *nothing)
     try:
-        _Parser(template).parse().render(_data(TemplateSpool(Fragment("")), JournalSpec("")))
+        _Parser(template).parse().render(_data(*nothing))
     except (_Fault, RecursionError) as fault:
         raise InvalidTemplate(template, str(fault)) from None
 

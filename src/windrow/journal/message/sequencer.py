@@ -263,7 +263,9 @@ class Sequencer:
         found = [
             message
             for message in messages
-            if replay.begin <= message.begin < replay.end
+            if message.journal == replay.journal
+            and replay.begin <= message.begin
+            and message.end <= replay.end
             and producer_of(message.uuid) == producer
             and flags_of(message.uuid) == Flags.CONTINUE_TXN
         ]

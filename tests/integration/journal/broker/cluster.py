@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -38,8 +39,8 @@ JOURNAL = "a/journal"
 KEYS = Keys()
 
 
-def spec(replication: int = 1, **more: Any) -> JournalSpec:
-    fragment = FragmentSpec(1 << 20, Codec.NONE, (), refresh_interval=60.0)
+def spec(replication: int = 1, *, stores: tuple[str, ...] = (), **more: Any) -> JournalSpec:
+    fragment = FragmentSpec(1 << 20, Codec.NONE, stores, refresh_interval=60.0)
     return JournalSpec(JOURNAL, replication, fragment=fragment, **more)
 
 
@@ -186,16 +187,26 @@ def request(**conditions: Any) -> pb.AppendRequest:
 
 
 class Keeper:
-    """Makes replicas that show at once that there is nothing in any store."""
+    """Makes replicas that show at once, unless told not to, that there is nothing in any store."""
 
-    def __init__(self, broker: Broker, house: SpoolHouse, timeouts: Timeouts, **more: Any) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        house: SpoolHouse,
+        timeouts: Timeouts,
+        *,
+        is_listed: bool = True,
+        **more: Any,
+    ) -> None:
         self.broker, self.house, self.timeouts, self.more = broker, house, timeouts, more
+        self.is_listed = is_listed
         self.endings: list[asyncio.Task[None]] = []
 
     def begin(self, view: JournalView, invalidated: asyncio.Event) -> Replica:
         assert view.spec is not None
         index = Index()
-        index.replace_remote(())
+        if self.is_listed:
+            index.replace_remote(())
         source = self.house.source(view.journal, view.create_revision, view.spec.fragment.codec)
         for completed in source.completed:
             index.add_local(completed.fragment, completed.content)
@@ -226,9 +237,15 @@ class Cluster:
     """Brokers that share a keyspace."""
 
     def __init__(
-        self, directory: Path, *, is_durable: bool, timeout: float = 5.0, **replica: Any
+        self,
+        directory: Path,
+        *,
+        is_durable: bool,
+        timeout: float = 5.0,
+        services: Mapping[str, Any] = MappingProxyType({}),
+        **replica: Any,
     ) -> None:
-        self.directory, self.is_durable = directory, is_durable
+        self.directory, self.is_durable, self.services = directory, is_durable, services
         self.timeouts = Timeouts.of(timeout)
         self.store = LocalStore(directory / "keys")
         self.brokers: list[Broker] = []
@@ -250,6 +267,7 @@ class Cluster:
             KeyspaceChanges(self.store, KEYS),
             member=str(broker.id),
             is_durable=self.is_durable,
+            **self.services,
         )
         broker.mirror, broker.resolver, broker.api = mirror, resolver, AppendApi(services)
         broker.servicer.append = broker.api.append

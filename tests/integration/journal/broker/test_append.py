@@ -12,7 +12,15 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.integration.journal.broker.cluster import Cluster, request, spec, tell, until
+from tests.integration.journal.broker.cluster import (
+    JOURNAL,
+    Cluster,
+    request,
+    spec,
+    tell,
+    until,
+)
+from windrow.journal.fragment import Fragment
 from windrow.journal.messages import fragment_from_pb
 from windrow.journal.wire import protocol_pb2 as pb
 
@@ -329,3 +337,71 @@ def test_an_append_passed_on_that_breaks_in_the_middle_leaves_nothing(
         assert (await a.append(b"after")).commit.begin == 6
 
     tell(story, tmp_path)
+
+
+def test_a_name_with_a_suffix_appends_to_the_journal_without_it(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        a, b = await there.broker("a"), await there.broker("b")
+        await there.create(spec(1))
+        await there.assign(a)
+        for at, broker in enumerate((a, b)):
+            response = await broker.append(b"x", journal="a/journal;writer=7")
+            assert (response.status, response.commit.begin) == (pb.OK, at)
+            assert response.commit.journal == "a/journal"
+
+    tell(story, tmp_path)
+
+
+@pytest.mark.parametrize(("of_journal", "delayed"), [(0, 1), (500_000, 2), (5_000_000, 1)])
+def test_the_rate_of_a_broker_holds_for_all_its_journals_and_never_raises_theirs(
+    tmp_path: Path, of_journal: int, delayed: int
+) -> None:
+    async def story(there: Cluster) -> None:
+        a = await there.broker("a")
+        await there.create(spec(1, max_append_rate=of_journal))
+        await there.assign(a)
+        response = await a.append_chunks([b"x" * 750_000] * 2)
+        assert (response.status, response.delayed_chunks) == (pb.OK, delayed)
+
+    tell(story, tmp_path, services={"max_append_rate": 1_000_000})
+
+
+def test_a_route_moves_on_by_one_and_its_replica_becomes_the_primary(tmp_path: Path) -> None:
+    """A and B serve, then B and C: C never met A."""
+
+    async def story(there: Cluster) -> None:
+        a, b, c = [await there.broker(name) for name in "abc"]
+        await there.create(spec(2))
+        await there.assign(a, b)
+        assert (await a.append(b"one", union_registers={"last": "1"})).status == pb.OK
+        await there.assign(b, c)
+        response = await a.append(b"two")
+        assert (response.status, response.commit.begin) == (pb.OK, 3)
+        assert [label.value for label in response.registers.labels] == ["1"]
+        assert response.header.process_id.suffix == "broker-b"
+        await until(lambda: c.shown == b.shown == 6)
+        assert c.read(3, 6) == b"two"
+        assert b.read(0, 6) == b"onetwo"
+
+    tell(story, tmp_path)
+
+
+def test_an_index_that_reaches_further_needs_its_offset_said_and_then_goes_on_there(
+    tmp_path: Path,
+) -> None:
+    """Memory spools: their brokers were lost, and only what they had uploaded is left."""
+
+    async def story(there: Cluster) -> None:
+        a = await there.broker("a")
+        await there.create(spec(1))
+        await there.assign(a)
+        stored = Fragment(JOURNAL, 0, 100, bytes([1] * 20), backing_store="s3://x/")
+        a.replica.index.replace_remote([stored])
+        assert (await a.append(b"x")).status == pb.INDEX_HAS_GREATER_OFFSET
+        for wrong in (1, 99, 101):
+            assert (await a.append(b"x", offset=wrong)).status == pb.WRONG_APPEND_OFFSET
+        reset = await a.append(b"", offset=100)
+        assert (reset.status, reset.commit.begin, reset.commit.end) == (pb.OK, 100, 100)
+        assert (await a.append(b"on")).commit.begin == 100
+
+    tell(story, tmp_path, is_durable=False)

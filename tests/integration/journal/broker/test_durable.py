@@ -87,12 +87,15 @@ def test_a_spool_that_was_away_does_not_bring_back_what_was_given_up(tmp_path: P
         await there.create(spec(2))
         await there.assign(b, a)
         await b.append(b"base")
-        # X is on B's disk, A is gone before it got it.
-        await there.stop(a)
+        # X is on B's disk; A is gone before it is on A's.
+        a.replica._spool.flush = asyncio.Event().wait  # type: ignore[assignment,method-assign]
         lost = asyncio.create_task(b.append(b"XXXXXXXX"))
+        await until(lambda: b.replica._spool.fragment.end == 12)
+        await b.replica._spool.flush()
+        await there.stop(a)
         await asyncio.wait([lost])
         assert lost.exception() is not None
-        await b.replica._spool.flush()
+        assert b.replica._spool.fragment.end == 12
         await there.stop(b)
         a = await there.broker("a")
         await there.assign(a, c)
@@ -103,6 +106,8 @@ def test_a_spool_that_was_away_does_not_bring_back_what_was_given_up(tmp_path: P
         assert response.commit.begin == 6
         await until(lambda: c.shown == 7)
         assert c.read(4, 7) == b"YYZ"
+        # Nor is any of it uploaded, as a part of what B had before it went.
+        assert b"X" not in b"".join(one.read_at(one.fragment.begin, 100) for one in b.completed)
 
     tell(story, tmp_path)
 
@@ -266,3 +271,19 @@ def test_a_primary_that_is_one_no_more_lets_the_next_have_the_spools_at_once(
         await pulse
 
     tell(story, tmp_path, timeout=10.0)
+
+
+def test_memory_spools_are_completed_when_their_broker_stops(tmp_path: Path) -> None:
+    """Nothing of them is there at the next start, so that it has to be uploaded now."""
+
+    async def story(there: Cluster) -> None:
+        a = await there.broker("a")
+        await there.create(spec(1))
+        await there.assign(a)
+        for content in (b"1", b"2", b"3"):
+            await a.append(content)
+        await a.replica.stop(hands_over=False)
+        assert [(one.fragment.begin, one.fragment.end) for one in a.completed] == [(0, 1), (1, 3)]
+        assert a.completed[-1].read_at(1, 2) == b"23"
+
+    tell(story, tmp_path, is_durable=False)

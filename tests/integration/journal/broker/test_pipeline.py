@@ -65,6 +65,39 @@ def test_the_header_names_each_peer_and_comes_with_the_first_sync_only(tmp_path:
     tell(story, tmp_path)
 
 
+def test_the_first_sync_tells_every_peer_the_route_its_revision_and_the_current_fragment(
+    tmp_path: Path,
+) -> None:
+    async def story(there: Cluster) -> None:
+        primary = await there.broker("a")
+        await there.create(spec(1))
+        await there.assign(primary)
+        await primary.append(b"1", union_registers={"owner": "one"})
+        await primary.append(b"23")  # the first fragment of all is closed by the second append
+        brokers = [await there.scripted(name) for name in "bc"]
+        replicas = [ScriptedReplica(broker) for broker in brokers]
+        await there.create(spec(3))
+        await there.assign(primary, *brokers)
+        assert primary.resolver is not None
+        task = appending(primary, b"x")
+        syncs = []
+        for replica in replicas:
+            stream = await replica.stream()
+            syncs.append((stream, await stream.receive()))
+        for stream, sync in syncs:
+            members = [member.suffix for member in sync.header.route.members]
+            assert members == ["broker-a", "broker-b", "broker-c"]
+            assert sync.header.route.primary == 0
+            assert sync.header.etcd == header_to_pb(primary.resolver.unrouted_header()).etcd
+            assert (sync.proposal.begin, sync.proposal.end) == (1, 3)
+            assert sync.registers == labels_to_pb(LabelSet.of({"owner": "one"}))
+            stream.fail("seen enough")
+        with pytest.raises(grpc.aio.AioRpcError, match="seen enough"):
+            await task
+
+    tell(story, tmp_path)
+
+
 def test_a_peer_with_a_larger_offset_is_followed_with_its_registers(tmp_path: Path) -> None:
     """Memory spools: whoever still has bytes has what was acknowledged."""
 
@@ -220,6 +253,29 @@ def test_bytes_are_not_visible_before_every_replica_has_acknowledged_them(tmp_pa
                 pass
             assert not announced.acknowledge
             assert (announced.acknowledged_end, announced.proposal.end) == (end, end)
+
+    tell(story, tmp_path)
+
+
+def test_no_message_states_more_than_what_all_replicas_have_acknowledged(tmp_path: Path) -> None:
+    """J5: content that follows a proposal is no proof either that it was acknowledged."""
+
+    async def story(there: Cluster) -> None:
+        primary, (b,) = await primary_and_replicas(there, "b")
+        (stream,) = await warmed_up(primary, b)
+        first = appending(primary, b"1" * LARGE)
+        one = await stream.receive_proposal()
+        second = appending(primary, b"2" * LARGE)
+        stated, contents = set(), 0
+        while not (two := await stream.receive()).acknowledge:
+            stated.add(two.acknowledged_end)
+            contents += bool(two.content)
+        assert contents > 0
+        assert stated <= {0, 2}
+        stream.agree(one)
+        stream.agree(two)
+        await first
+        await second
 
     tell(story, tmp_path)
 

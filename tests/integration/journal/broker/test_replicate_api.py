@@ -93,6 +93,23 @@ def test_content_and_commit_are_acknowledged_and_shown_when_the_primary_says_so(
     tell(story, tmp_path)
 
 
+def test_a_replica_shows_nothing_because_a_later_proposal_has_come(tmp_path: Path) -> None:
+    """J5: the primary sends the next one while other replicas may still lack the one before."""
+
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.sync()
+        for end, content in ((3, b"one"), (6, b"onetwo")):
+            await primary.send(content[-3:])
+            await primary.propose(end, sha1(content), acknowledge=True)
+            assert (await primary.read()).status == pb.OK
+        assert replica.shown == 0
+        await primary.propose(6, sha1(b"onetwo"), acknowledged_end=3)
+        await until(lambda: replica.shown == 3)
+
+    tell(story, tmp_path)
+
+
 def test_content_may_come_joined_to_its_proposal_and_be_fetched_back(tmp_path: Path) -> None:
     async def story(there: Cluster) -> None:
         _, primary = await replica_and_primary(there)
@@ -303,3 +320,50 @@ def test_a_stock_primary_is_shown_at_once(tmp_path: Path) -> None:
         assert replica.shown == 4
 
     tell(story, tmp_path, is_durable=False)
+
+
+def test_content_without_a_commit_is_dropped_when_its_stream_ends(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.sync()
+        await primary.send(b"never mind")
+        await until(lambda: replica.replica._spool.delta > 0)
+        await primary.call.done_writing()
+        assert await primary.call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+        await until(lambda: replica.replica.spool.is_here)
+        assert replica.replica._spool.delta == 0
+        again = primary.again()
+        assert (await again.sync()).status == pb.OK
+        await again.send(b"this")
+        await again.propose(4, sha1(b"this"), acknowledge=True)
+        assert (await again.read()).status == pb.OK
+
+    tell(story, tmp_path)
+
+
+def test_a_broker_that_is_no_member_says_so_and_ends_the_stream(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        primary, other = await there.scripted("a"), await there.broker("b")
+        call = primary.connections.stub(other.endpoint).Replicate()
+        stream = Primary(call, other, Route((primary.id, other.id), 0))
+        for expected in (pb.JOURNAL_NOT_FOUND, pb.NOT_JOURNAL_BROKER):
+            answer = await stream.sync()
+            assert answer.status == expected
+            assert answer.header.process_id.suffix == "broker-b"
+            assert await stream.call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+            await there.create(spec(1))
+            await there.assign(primary)
+            stream = stream.again()
+
+    tell(story, tmp_path)
+
+
+def test_a_stream_has_to_begin_with_who_sends_it(tmp_path: Path) -> None:
+    async def story(there: Cluster) -> None:
+        replica, primary = await replica_and_primary(there)
+        await primary.propose(0, acknowledge=True, term=TERM)
+        with pytest.raises(grpc.aio.AioRpcError, match="Header"):
+            await primary.read()
+        assert replica.replica.spool.is_here
+
+    tell(story, tmp_path)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
 
 import grpc
 import pytest
@@ -14,7 +16,7 @@ from windrow.journal.client.append_service import AppendService
 from windrow.journal.client.client import JournalClient
 from windrow.journal.client.errors import DependencyFailed, RegistersNeedContent, ServiceClosed
 from windrow.journal.client.requests import AppendRequest
-from windrow.journal.errors import JournalNotFound, RegisterMismatch
+from windrow.journal.errors import JournalNotFound, NotAllowed, RegisterMismatch
 from windrow.journal.labels import LabelSelector, LabelSet
 from windrow.journal.wire import protocol_pb2 as pb
 
@@ -279,6 +281,28 @@ def test_journals_that_depend_on_each_other_in_turn_do_not_wait_for_ever() -> No
     with_server(test)
 
 
+def test_a_cycle_over_three_journals_is_appended_in_the_order_of_its_dependencies() -> None:
+    """And what has the same dependencies still travels together."""
+
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        order = ["abc/a", "abc/b", "abc/c", "abc/b", "abc/a", "abc/c"]
+        for name in set(order):
+            server.create(name)
+        async with AppendService(client) as service:
+            for number, name in enumerate(order):
+                depends = service.pending_except(name)
+                await service.enqueue(name, b"%d" % number, depends)
+                await service.enqueue(name, b"!", depends)
+        assert append_calls(server) == order
+        assert {name: appended(server, name) for name in set(order)} == {
+            "abc/a": b"0!4!",
+            "abc/b": b"1!3!",
+            "abc/c": b"2!5!",
+        }
+
+    with_server(test)
+
+
 def test_dependencies_that_a_link_already_has_do_not_part_it() -> None:
     async def test(server: JournalServer, client: JournalClient) -> None:
         server.create(OTHER)
@@ -339,6 +363,54 @@ def test_pending_appends_are_known_until_they_are_done() -> None:
             assert service.pending_except() == frozenset()
 
     with_server(test)
+
+
+def test_what_depends_on_an_append_of_a_closed_service_fails_with_it() -> None:
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        event = stalled(server)
+        service = AppendService(client)
+        first = await service.enqueue(JOURNAL, b"data")
+        await until(lambda: len(server.calls) == 1)
+        server.create(OTHER)
+        dependent = await service.enqueue(OTHER, b"mark", [first])
+        await service.close()
+        for pending in (first, dependent):
+            with pytest.raises((ServiceClosed, DependencyFailed)):
+                await pending
+        event.set()
+        assert appended(server, OTHER) == b""
+
+    with_server(test)
+
+
+@pytest.mark.parametrize("status", [pb.OK, pb.NOT_ALLOWED])
+def test_the_file_of_content_that_was_spilled_goes_with_its_append(status: int) -> None:
+    """Whether it went well or not: one that stays open is a file nobody can see or delete."""
+
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        async with AppendService(client, memory=10) as service:
+            await service.append(JOURNAL, b"warm up")
+            before = spilled_files()
+            for n in range(20):
+                if status != pb.OK:
+                    server.faults["Append"].append(Fault(status=status))
+                pending = await service.enqueue(JOURNAL, b"%099d\n" % n)
+                assert spilled_files() > before
+                with suppress(NotAllowed):
+                    await pending
+            await service.flush()
+            assert spilled_files() == before
+
+    with_server(test)
+
+
+def spilled_files() -> int:
+    """How many open files of this process have no name any more."""
+    count = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{descriptor}").endswith(" (deleted)")
+    return count
 
 
 def test_a_caller_that_is_cancelled_does_not_take_the_append_with_it() -> None:

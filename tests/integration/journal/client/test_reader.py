@@ -18,6 +18,7 @@ from tests.integration.journal.client.serving import JOURNAL, with_server
 from windrow.errors import Unreachable, WindrowError
 from windrow.journal.client.client import JournalClient
 from windrow.journal.client.errors import (
+    CallFailed,
     FragmentTorn,
     FragmentUnreachable,
     OffsetJump,
@@ -129,6 +130,63 @@ def test_a_jump_names_what_is_gone_and_the_reader_goes_on_behind_it() -> None:
             await reader.next()
         assert (raised.value.offset, raised.value.to) == (2, 5)
         assert await reader.next() == Chunk(5, b"abcd")
+
+    with_server(test)
+
+
+def test_content_that_came_before_an_error_is_given_and_then_the_error() -> None:
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        async def read(request: Any, context: Any) -> AsyncIterator[pb.ReadResponse]:
+            first = described(0, 9, 0)
+            first.header.CopyFrom(server.header())
+            yield first
+            yield content(0, b"part")
+            await context.abort(grpc.StatusCode.UNKNOWN, "disk on fire")
+
+        server.reads = read
+        reader = client.reader(ReadRequest(JOURNAL))
+        assert await reader.next() == Chunk(0, b"part")
+        with pytest.raises(CallFailed, match="disk on fire"):
+            await reader.next()
+        assert reader.offset == 4
+
+    with_server(test)
+
+
+def test_what_describes_a_fragment_stands_for_all_of_its_content() -> None:
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        scripted(
+            server,
+            described(0, 6, 2),
+            content(2, b"cd"),
+            content(4, b"ef"),
+            described(6, 9, 6),
+            content(6, b"ghi"),
+        )
+        reader = client.reader(ReadRequest(JOURNAL, 2))
+        seen = []
+        while (chunk := await reader.next()) is not None:
+            assert reader.fragment is not None
+            seen.append((chunk.offset, reader.fragment.begin, reader.fragment.end))
+        assert seen == [(2, 0, 6), (4, 0, 6), (6, 6, 9)]
+        assert reader.write_head == 9
+
+    with_server(test)
+
+
+def test_a_read_tells_where_the_next_one_goes() -> None:
+    """Its first message carries the route, which is kept."""
+
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        async with JournalServer() as member:
+            member.journals = server.journals
+            await client.append(JOURNAL, b"12345")
+            member.route = server.route = member.own_route()
+            before = len(server.calls)
+            for _ in range(3):
+                assert await client.read(JOURNAL) == b"12345"
+            assert len(server.calls) == before + 1
+            assert [rpc for rpc, _ in member.calls] == ["Read", "Read"]
 
     with_server(test)
 

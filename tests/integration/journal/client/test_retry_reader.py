@@ -133,6 +133,50 @@ def test_a_journal_that_stays_unknown_is_given_up_after_a_while() -> None:
     with_server(test)
 
 
+def test_a_journal_that_was_found_again_is_given_as_much_time_once_more() -> None:
+    """Content puts the count of attempts back to none."""
+
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        await client.append(JOURNAL, b"1234")
+        lost = [Fault(status=pb.JOURNAL_NOT_FOUND)] * 3
+        async with client.retry_reader(ReadRequest(JOURNAL, block=True)) as reader:
+            server.faults["Read"].extend(lost)
+            assert await reader.next() == Chunk(0, b"1234")
+            await client.append(JOURNAL, b"56")
+            reader.seek(4)
+            server.faults["Read"].extend(lost)
+            assert await reader.next() == Chunk(4, b"56")
+
+    with_server(test)
+
+
+def test_calls_that_end_early_are_followed_by_others_up_to_the_end_offset() -> None:
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        text, pieces = b"foobarbaz.", iter([6, 2, 9])
+
+        async def brief(request: Any, context: Any) -> AsyncIterator[pb.ReadResponse]:
+            server.calls.append(("Read", request))
+            begin = request.offset
+            fragment = pb.Fragment(journal=JOURNAL, begin=0, end=110, compression_codec=pb.NONE)
+            fragment.sum.part1 = 1
+            yield pb.ReadResponse(
+                header=server.header(), offset=begin, write_head=110, fragment=fragment
+            )
+            piece = text[begin - 100 :][: next(pieces)]
+            yield pb.ReadResponse(offset=begin, content=piece)
+            if begin == 100:
+                await context.abort(grpc.StatusCode.UNKNOWN, "broken")
+
+        server.reads = brief
+        request = ReadRequest(JOURNAL, 100, block=True, end_offset=110)
+        async with client.retry_reader(request) as reader:
+            assert b"".join([chunk.content async for chunk in reader]) == text
+            assert reader.offset == 110
+        assert [request.offset for _, request in server.calls] == [100, 106, 108]
+
+    with_server(test)
+
+
 def test_content_that_is_gone_is_told_once_and_passed_over() -> None:
     async def test(server: JournalServer, client: JournalClient) -> None:
         await client.append(JOURNAL, b"0123456789")

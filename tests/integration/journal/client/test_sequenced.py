@@ -357,6 +357,26 @@ def test_an_append_in_flight_lands_before_the_hand_over_or_never() -> None:
     with_server(test)
 
 
+def test_a_batch_that_lands_between_the_look_and_the_hand_over_is_learned_of() -> None:
+    """R6: what was read before the new owner's write may be old; what came with it is final."""
+
+    async def test(server: JournalServer, client: JournalClient) -> None:
+        old, new = (OwnedWriter(client, JOURNAL, "shard-0") for _ in range(2))
+        await old.take_ownership("old", 1)
+        stall = asyncio.Event()
+        server.faults["Append"].append(Fault())  # the look
+        server.faults["Append"].append(Fault(stall=stall))
+        taking = asyncio.create_task(new.take_ownership("new", 2))
+        await until(lambda: not server.faults["Append"])
+        await old.append_batch("batch-1", records("a"))
+        stall.set()
+        assert await taking == Batch("batch-1", 0, 1)
+        await new.append_batch("batch-2", records("b"))
+        assert written(server) == [(0, "a"), (1, "b")]
+
+    with_server(test)
+
+
 def test_a_former_owner_whose_batch_did_land_learns_so_and_is_fenced_after() -> None:
     async def test(server: JournalServer, client: JournalClient) -> None:
         old, new = (OwnedWriter(client, JOURNAL, "shard-0") for _ in range(2))

@@ -32,7 +32,14 @@ from windrow.journal.broker.group import REGISTERS_NEED_BYTES
 from windrow.journal.broker.head import Head, Terms
 from windrow.journal.broker.sync import Answer
 from windrow.journal.labels import EMPTY, LabelSelector, LabelSet
-from windrow.journal.spec import Flag, Route, Suspend, SuspendControl, SuspendLevel
+from windrow.journal.spec import (
+    SEQUENCED_LABEL,
+    Flag,
+    Route,
+    Suspend,
+    SuspendControl,
+    SuspendLevel,
+)
 from windrow.journal.status import Status
 
 REGISTERS = LabelSet.of({"owner": "one"})
@@ -163,6 +170,14 @@ def test_the_header_goes_with_the_first_synchronising_proposal_only() -> None:
     second = driver.tell(on.SyncReceived((mismatch(spool(0, 20)),)))
     assert isinstance(second, on.SendSync)
     assert not second.with_header
+
+
+def test_a_long_memory_spool_is_rolled_by_the_synchronising_proposal() -> None:
+    driver = Driver()
+    driver.to_pipeline(None)
+    command = driver.tell(on.PipelineBuilt(pipeline(spool(0, 5000))))
+    assert isinstance(command, on.SendSync)
+    assert command.proposal == fragment(5000, 5000)
 
 
 def test_a_peer_with_a_larger_append_offset_moves_all_to_its_end_and_registers() -> None:
@@ -441,6 +456,35 @@ def test_a_fully_suspended_journal_is_not_resumed_by_a_pulse() -> None:
     assert command.verdicts[0].status is Status.SUSPENDED
 
 
+@pytest.mark.parametrize("succeeded", [True, False])
+def test_a_journal_whose_suspension_is_changed_is_resolved_again_won_or_lost(
+    succeeded: bool,
+) -> None:
+    driver = Driver()
+    partly = replace(SPEC, suspend=Suspend(SuspendLevel.PARTIAL, 10))
+    driver.to_index(spool(0, 10), spec=partly)
+    assert driver.tell(on.IndexReady(0, 10)) == on.PutSuspend(SuspendLevel.NONE, 10)
+    assert driver.state is State.UPDATE_SUSPEND
+    assert driver.tell(on.Transacted(succeeded, 12)) == on.Resolve(12)
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_an_append_that_suspends_if_flushed_goes_on_as_a_barrier_while_it_is_not(
+    is_flushed: bool,
+) -> None:
+    driver = Driver(suspend=SuspendControl.IF_FLUSHED)
+    driver.to_index(spool(0, 10))
+    command = driver.tell(on.IndexReady(-1, 10, is_flushed=is_flushed))
+    if is_flushed:
+        assert command == on.PutSuspend(SuspendLevel.PARTIAL, 10)
+    else:
+        assert command == on.TakeContent()
+        assert driver.tell(on.ChunkReceived(b"x")) == on.ProposeRollback()
+        driver.tell(on.Sent(), on.Acknowledged())
+        assert isinstance(driver.command, on.Finish)
+        assert driver.command.verdicts[0].status is Status.NOT_ALLOWED
+
+
 # -- StreamContent ---------------------------------------------------------------------------------
 
 
@@ -646,6 +690,19 @@ def test_an_acknowledgement_that_fails_fails_every_member_of_the_group() -> None
     assert isinstance(command, on.Finish)
     assert command.error == "b answered PROPOSAL_MISMATCH"
     assert len(command.verdicts) == 2
+
+
+def test_a_member_of_a_group_on_a_journal_that_lost_its_registers_is_refused_by_itself() -> None:
+    """J2: whoever leads the group checks nothing, so that only the group can tell."""
+    driver = Driver()
+    sequenced = replace(SPEC, labels=LabelSet.of({SEQUENCED_LABEL: "yes"}))
+    driver.to_index(spool(0, 10), spec=sequenced)
+    driver.tell(on.IndexReady(-1, 10))
+    checked = member_of(b"de", check_registers=LabelSelector.parse("last=7"))
+    assert driver.tell(on.GroupTaken((member_of(b"abc"), checked))) == on.SendContent(b"abc", 0)
+    command = driver.tell(on.Sent(), on.Sent(), on.Acknowledged())
+    assert isinstance(command, on.Finish)
+    assert [one.status for one in command.verdicts] == [Status.OK, Status.REGISTER_MISMATCH]
 
 
 def test_an_impossible_event_names_state_and_event() -> None:

@@ -82,3 +82,12 @@ def test_no_maximum_lets_everything_pass() -> None:
     flow.begin(0.0, 0)
     assert flow.on_chunk(1 << 40)
     assert flow.delayed_chunks == 0
+
+
+def test_a_client_at_just_the_minimum_rate_goes_on_for_ever() -> None:
+    flow = FlowControl(1000, now=0.0)
+    flow.begin(0.0, 0)
+    now = 0.0
+    for _ in range(2_000):
+        now = ticks(flow, 1, now)
+        assert flow.on_chunk(50)

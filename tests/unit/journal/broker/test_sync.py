@@ -59,6 +59,8 @@ AGREED = answer(status=Status.OK, registers=OURS)
         ((answer(fragment(50, 50)), answer(fragment(0, 90), member=C)), MoveTo(90, THEIRS)),
         ((wrong_route(OTHER_ROUTE, 20),), ReadThrough(20)),
         ((wrong_route(OTHER_ROUTE, 20), AGREED), ReadThrough(20)),
+        ((wrong_route(OTHER_ROUTE, 20), wrong_route(OTHER_ROUTE, 25)), ReadThrough(25)),
+        ((wrong_route(OTHER_ROUTE, 25), wrong_route(OTHER_ROUTE, 20)), ReadThrough(25)),
     ],
 )
 def test_memory_spools_adopt_the_furthest_end(

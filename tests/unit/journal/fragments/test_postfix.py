@@ -92,6 +92,14 @@ def test_postfix_that_is_no_clean_path_is_refused(postfix: str) -> None:
         evaluate(postfix, SPOOL, SPEC)
 
 
+@pytest.mark.parametrize("postfix", ["../up", "/absolute", "a//b", "a/", "a b", "x" * 513])
+def test_postfix_that_no_fragment_could_have_is_refused_with_its_spec(postfix: str) -> None:
+    """Accepted, it would keep every fragment of its journal from being stored."""
+    with pytest.raises(InvalidTemplate, match="gives"):
+        check_template(postfix)
+    check_template(postfix + "{{ .Spool.Begin }}")  # who knows what it will be
+
+
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [

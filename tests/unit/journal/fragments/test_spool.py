@@ -141,6 +141,27 @@ def test_roll_of_an_empty_spool_completes_nothing() -> None:
     assert observer.completed == []
 
 
+def test_empty_spool_refuses_what_ends_before_it_and_rolls_to_what_lies_beyond() -> None:
+    spool, observer = memory_spool()
+    assert spool.propose(fragment(9), ONE, primary=False) is Status.OK
+    within = Fragment(JOURNAL, 1, 8, hashlib.sha1(b"content").digest())
+    assert spool.propose(within, TWO, primary=False) is Status.PROPOSAL_MISMATCH
+    assert (spool.fragment, spool.registers) == (fragment(9), ONE)
+    beyond = replace(within, end=11)
+    assert spool.propose(beyond, TWO, primary=False) is Status.PROPOSAL_MISMATCH
+    assert (spool.fragment, spool.registers) == (fragment(11), TWO)
+    assert observer.completed == []
+
+
+def test_same_proposal_twice_is_one_commit() -> None:
+    spool, observer = memory_spool()
+    commit(spool, b"foo", ONE)
+    assert spool.propose(fragment(0, b"foo"), ONE, primary=True) is Status.OK
+    assert spool.propose(fragment(0, b"foo"), TWO, primary=True) is Status.PROPOSAL_MISMATCH
+    assert (spool.fragment, spool.registers) == (fragment(0, b"foo"), ONE)
+    assert observer.commits == [fragment(0, b"foo")]
+
+
 def test_completed_content_is_readable_while_the_next_fragment_grows() -> None:
     spool, observer = memory_spool()
     commit(spool, b"foo")

@@ -82,8 +82,7 @@ class FileStore:
     def _file(self, path: str) -> str:
         """The file of a path, which must lie below the root whatever links lead there."""
         file = self._root + self._address.key(path)
-        home = os.path.realpath(os.path.dirname(file))
-        if os.path.commonpath([self._root, home]) != self._root:
+        if os.path.commonpath([self._root, os.path.realpath(file)]) != self._root:
             raise InvalidStore(self.url, f"path {path!r} leads out of {self._root}")
         return file
 
