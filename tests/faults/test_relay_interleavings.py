@@ -220,6 +220,23 @@ def test_a_row_that_is_just_being_changed_is_waited_for_and_not_passed_over(
     assert naive == [("2",)]
 
 
+def test_a_row_that_goes_while_it_is_being_marked_is_not_taken(outbox: OutboxDatabase) -> None:
+    """A zombie purges what it had sent: sending it again would be for nothing."""
+    outbox.write("topic", [("key", "1"), ("key", "2"), ("other", "3")])
+    read: list[Marked] = []
+    with (
+        PostgresStore(outbox.dsn, outbox.table) as store,
+        psycopg.connect(outbox.dsn) as zombie,
+        ExitStack() as waiting,
+    ):
+        store.raise_epoch("relay")
+        zombie.execute("DELETE FROM outbox WHERE kafka_value = '1'")
+        waiting.enter_context(in_background(lambda: read.extend(store.read(uuid4(), 10))))
+        wait_until_blocked(outbox)
+        zombie.commit()
+    assert [row.value for row in read] == [b"2", b"3"]
+
+
 def test_a_mark_that_arrives_after_it_was_given_up_takes_nothing(outbox: OutboxDatabase) -> None:
     """Held up on the link, it comes when the same leader has marked anew under another id."""
     outbox.write("topic", [("key", "1"), ("key", "2")])

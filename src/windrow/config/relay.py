@@ -78,9 +78,9 @@ class Election(Section):
 class Limits(Section):
     """How much a leader holds at a time."""
 
-    batch: Count = 2_000
+    batch: Count = 5_000
     """Rows of one mark, in barrier mode."""
-    records: Count = 10_000
+    records: Count = 15_000
     """Rows held in memory."""
     bytes: Count = 64 * 1024 * 1024
     """Bytes of values held in memory."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 
 class Marked(NamedTuple):
@@ -26,3 +28,11 @@ class Marked(NamedTuple):
     def size(self) -> int:
         """Roughly what it takes in memory and on the wire: the value, or a floor for none."""
         return 100 + (len(self.value) if self.value is not None else 0)
+
+
+_as_it_is = partial(tuple.__new__, Marked)
+
+
+def as_marked(rows: Iterable[tuple[Any, ...]]) -> list[Marked]:
+    """The driver's rows, whose columns are those of ``Marked``: ``_make`` would count them."""
+    return list(map(_as_it_is, rows))

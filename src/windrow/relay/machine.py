@@ -43,6 +43,10 @@ class LaneState(Enum):
 
 
 IN_FLIGHT, PURGING, PARKED = LaneState.IN_FLIGHT, LaneState.PURGING, LaneState.PARKED
+PLENTY = 256
+"""Keys on their way at which nothing but more rows of the same could make a target busier."""
+UNSEEN_ROW_BYTES = 8 * 1024
+"""What a row is taken to need before one was seen."""
 
 
 class Lane:
@@ -70,8 +74,8 @@ class Lane:
 class Limits:
     """How much one leader holds at a time."""
 
-    batch: int = 2_000
-    records: int = 10_000
+    batch: int = 5_000
+    records: int = 15_000
     bytes: int = 64 * 1024 * 1024
     lane: int = 1_000
     """Rows of one key held in memory; beyond it the key is left in the table for others' sake."""
@@ -108,21 +112,27 @@ class BarrierMachine:
         self._parked: list[tuple[float, int, Lane]] = []
         self._parkings = count()  # who was parked first goes first
         self._saturated: set[str] = set()
+        self._row_bytes: float = UNSEEN_ROW_BYTES
 
     # -- what may be read ------------------------------------------------------------------------
 
     def room(self) -> int:
         """How many rows a mark may take now; 0 when it is better to wait.
 
-        A mark scans past all that is in flight, so small ones are not worth their price: while
-        something is held, wait until a good part of a batch fits.
+        A mark scans past all that is held, so small ones are not worth their price. While there
+        are keys enough on their way to keep the target busy, it waits until a whole one fits, or
+        half of all that may be held. Few keys may be hot and slow, and the others need not wait
+        for them so long. In bytes, the next rows are taken to be like the last ones.
         """
-        room = min(self.limits.batch, self.limits.records - self.held_records)
-        if self.held_bytes >= self.limits.bytes:
-            return 0
-        if self.held_records and room < self.limits.batch // 4:
-            return 0
-        return max(room, 0)
+        limits, row_bytes = self.limits, self._row_bytes
+        free_bytes = limits.bytes - self.held_bytes
+        room = min(limits.batch, limits.records - self.held_records, int(free_bytes // row_bytes))
+        if not self.held_records:
+            return max(room, 1)
+        capacity = min(limits.records, int(limits.bytes // row_bytes))
+        moving = len(self.lanes) - len(self._parked)
+        worth_it = min(limits.batch, capacity // (2 if moving >= PLENTY else 8))
+        return room if room >= max(worth_it, 1) else 0
 
     def excluded_keys(self) -> list[str]:
         """Keys a mark must leave alone, because their lanes hold enough already."""
@@ -155,6 +165,8 @@ class BarrierMachine:
                     self._saturated.add(lane.key)
         self.held_records += len(rows)
         self.held_bytes += held_bytes
+        if rows:
+            self._row_bytes = held_bytes / len(rows)
         return ready
 
     def on_acknowledged(self, lanes: Iterable[Lane]) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from windrow.outbox.marked import Marked
 from windrow.relay.errors import ImpossibleEvent
 from windrow.relay.failure import Failure, FailureKind
-from windrow.relay.machine import BarrierMachine, Lane, LaneState, Limits
+from windrow.relay.machine import PLENTY, BarrierMachine, Lane, LaneState, Limits
 from windrow.relay.policy import Policy, WhenExhausted
 
 REFUSED = Failure(FailureKind.RETRIABLE, "refused", "not this time")
@@ -109,12 +109,33 @@ def test_a_mark_never_takes_more_than_there_is_room_for() -> None:
 
 
 def test_a_small_mark_waits_until_it_is_worth_its_scan() -> None:
-    machine = BarrierMachine(Limits(batch=100, records=100))
-    lanes = machine.on_marked([row(n, str(n)) for n in range(100)])
-    deliver(machine, lanes[:20])
+    machine = BarrierMachine(Limits(batch=100, records=200))
+    lanes = machine.on_marked([row(n, str(n)) for n in range(200)])
+    deliver(machine, lanes[:24])
     assert machine.room() == 0
-    deliver(machine, lanes[20:25])
+    deliver(machine, lanes[24:25])
     assert machine.room() == 25
+
+
+def test_with_many_keys_on_their_way_a_mark_waits_until_half_has_gone() -> None:
+    machine = BarrierMachine(Limits(batch=1_000, records=1_000))
+    lanes = machine.on_marked([row(n, str(n)) for n in range(1_000)])
+    deliver(machine, lanes[:499])
+    assert machine.room() == 0
+    deliver(machine, lanes[499:500])
+    assert machine.room() == 500
+
+
+def test_keys_that_wait_to_be_tried_again_do_not_keep_others_from_being_read() -> None:
+    """They may stand still for long: what has room beside them is not to wait for their half."""
+    machine = BarrierMachine(Limits(batch=1_000, records=1_000))
+    lanes = machine.on_marked([row(n, str(n)) for n in range(700)])
+    assert machine.room() == 0
+    for lane in lanes[: 700 - PLENTY]:
+        machine.on_failed(lane, REFUSED, 0.0)
+    assert machine.room() == 0, f"{PLENTY} keys are on their way"
+    machine.on_failed(lanes[-1], REFUSED, 0.0)
+    assert machine.room() == 300
 
 
 def test_bytes_are_limited_too() -> None:
@@ -123,6 +144,24 @@ def test_bytes_are_limited_too() -> None:
     assert machine.room() == 0
     deliver(machine, lanes)
     assert machine.room() > 0
+
+
+def test_of_large_rows_only_so_many_are_read_as_have_room() -> None:
+    """Else one mark of thousands, each a megabyte, would fill the memory."""
+    machine = BarrierMachine(Limits(batch=1_000, records=1_000, bytes=1_000_000))
+    large = row(1, value=b"x" * 99_900)
+    deliver(machine, machine.on_marked([large]))
+    assert machine.room() == 10
+    deliver(machine, machine.on_marked([row(2, value=b"x" * 900)]))
+    assert machine.room() == 1_000
+
+
+def test_large_rows_that_stand_still_leave_room_for_others() -> None:
+    machine = BarrierMachine(Limits(batch=1_000, records=1_000, bytes=1_000_000))
+    large = [row(n, str(n), value=b"x" * 99_900) for n in range(8)]
+    for lane in machine.on_marked(large):
+        machine.on_failed(lane, REFUSED, 0.0)
+    assert machine.room() == 2
 
 
 def test_a_hot_key_is_left_in_the_table_once_its_lane_is_full() -> None:

@@ -7,6 +7,7 @@ all that it does for a record. Here the type is known.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ class Ids(list[int]):
     """Ids that go to the database as they are, on a connection that was told how."""
 
 
-def encode(ids: list[int]) -> bytes:
+def encode(ids: Sequence[int]) -> bytes:
     """Dimensions, no NULLs, type, length and first index; then each id behind its size. Pure."""
     if not ids:
         return struct.pack("!iiI", 0, 0, INT8)

@@ -13,8 +13,7 @@ from typing import Any, Literal, Self
 from uuid import UUID
 
 from windrow.outbox.errors import DatabaseFailed, Fenced, SharedByOthers, WrongSchema
-from windrow.outbox.marked import Marked
-from windrow.outbox.stores.id_array import Ids
+from windrow.outbox.marked import Marked, as_marked
 from windrow.outbox.stores.ranges import as_multirange
 from windrow.outbox.stores.session import (
     ANSWER_TIMEOUT,
@@ -193,11 +192,11 @@ class PostgresStore:
         rows.sort()
         if self._reader == "diff":
             self._taken.update(row[0] for row in rows)
-        return list(map(Marked._make, rows))
+        return as_marked(rows)
 
     def purge(self, ids: Sequence[int]) -> int:
         """Delete acknowledged rows, durably; returns how many were still there."""
-        count = self._purging.run(self._queries["purge"], {"ids": Ids(ids)}).rowcount
+        count = self._purging.run_with_ids(self._queries["purge"], ids)
         self._taken.difference_update(ids)
         return count
 

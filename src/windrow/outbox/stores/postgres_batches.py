@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from windrow.outbox.errors import BatchMismatch, DatabaseFailed, Fenced
-from windrow.outbox.marked import Marked
+from windrow.outbox.marked import Marked, as_marked
 from windrow.outbox.stores.id_array import Ids
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.stores.ranges import as_multirange
@@ -26,7 +26,7 @@ class PostgresBatches(PostgresStore):
         """The rows that would come after these, without marking any; from any one thread."""
         parameters = self._fence() | {"limit": limit, "taken": as_multirange(beside)}
         query = self._queries["diff"].replace("{filters}", self._mine)
-        return list(map(Marked._make, self._looking.run(query, parameters).fetchall()))
+        return as_marked(self._looking.run(query, parameters).fetchall())
 
     def purge_and_mark(
         self,
@@ -93,7 +93,7 @@ class PostgresBatches(PostgresStore):
             # Somebody has taken a row away meanwhile, by hand: look again.
         rows = run(self._queries["mark_batch"], parameters).fetchall()
         rows.sort()
-        return list(map(Marked._make, rows))
+        return as_marked(rows)
 
     def named_rows(self, *, of_all_shards: bool = False) -> tuple[int, int | None]:
         """How many rows of this shard carry the name of a batch, and the first of them."""
