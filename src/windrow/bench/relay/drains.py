@@ -11,6 +11,7 @@ from windrow.bench.processor_time import cpu_seconds
 from windrow.bench.relay.stage import NO_ROOM, ROOM_FOR_MARKS, Settings, Stage
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.table import Table
+from windrow.relay.machine import Limits
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def raw_rate(stage: Stage, rows: int, keys: int) -> float:
         leader = uuid4()
         began = time.perf_counter()
         purging.start()
-        while marked := store.read(leader, 2_000):
+        while marked := store.read(leader, Limits().batch):
             batches.append([row.id for row in marked])
             ready.release()
         done.set()
