@@ -48,7 +48,7 @@ IMPATIENT = STEADY_LEASE | {
     "database.answer_timeout": "1s",
     "relay.drain_timeout": "2s",
 }
-A_FEW_SECONDS = 6.0
+A_FEW_SECONDS = 15.0  # to end on a busy machine: what is not bounded takes for ever
 modes = pytest.mark.parametrize("mode", ["barrier", "transactional"])
 
 
