@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -89,6 +90,31 @@ def test_a_zombie_is_stopped_at_both_ends(
         batches.purge_and_mark(None, [], uuid4(), limit=60)
     wait_for(lambda: outbox.count() == 0, "the outbox is empty")
     assert len(consume(kafka, topic)) == 11
+
+
+def test_an_outbox_that_stays_empty_costs_one_statement_a_look(
+    outbox: OutboxDatabase, batches: PostgresBatches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction would be four, and an idle relay looks for days."""
+    look = partial(batches.purge_and_mark, None, [], limit=60)
+    assert not look(uuid4())
+    with monkeypatch.context() as patch:
+        patch.setattr(batches._reading, "transaction", None)
+        assert not look(uuid4())
+        outbox.write("topic", [("key", "1")])
+        with pytest.raises(TypeError):  # there is something to name, in a transaction
+            look(uuid4())
+    assert len(look(uuid4())) == 1
+
+
+def test_a_leader_that_looks_and_finds_nothing_finds_that_it_was_replaced(
+    batches: PostgresBatches, outbox: OutboxDatabase
+) -> None:
+    assert not batches.purge_and_mark(None, [], uuid4(), limit=60)
+    with PostgresBatches(outbox.dsn, outbox.table) as later:
+        later.raise_epoch("later")
+    with pytest.raises(Fenced):
+        batches.purge_and_mark(None, [], uuid4(), limit=60)
 
 
 def test_reading_back_goes_past_aborted_transactions_to_the_very_end(

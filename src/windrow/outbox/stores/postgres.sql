@@ -34,6 +34,11 @@ WHERE EXISTS (SELECT FROM fence) AND {id} = ANY (ARRAY (
 ))
 RETURNING {fields};
 
+-- look --
+-- Whether there is anything to name, and under which epoch: all that is asked while nothing comes.
+SELECT (SELECT epoch FROM {epoch} WHERE shard = %(shard)s),
+       (SELECT {id} FROM {outbox} WHERE {mine}{free} ORDER BY {id} LIMIT 1) IS NOT NULL;
+
 -- mark_known --
 -- Name rows that were read ahead: exactly what one earlier snapshot saw at the head, so what they
 -- caused is behind them still.

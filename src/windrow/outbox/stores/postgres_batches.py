@@ -21,6 +21,7 @@ class PostgresBatches(PostgresStore):
     def __init__(self, dsn: str, table: Table, **options: Any) -> None:
         super().__init__(dsn, table, durable_marks=True, **options)
         self._looking = self._new_session(PLAN)
+        self._was_empty = False
 
     def look_ahead(self, beside: Sequence[int], limit: int) -> list[Marked]:
         """The rows that would come after these, without marking any; from any one thread."""
@@ -53,11 +54,22 @@ class PostgresBatches(PostgresStore):
         """
         if self._epoch_in_doubt:
             self._renew_epoch()
+        if self._was_empty and committed is None and self._is_empty():
+            return ()
         try:
-            return self._purge_and_mark(committed, ids, next_batch, limit, ahead)
+            rows = self._purge_and_mark(committed, ids, next_batch, limit, ahead)
         except DatabaseFailed:
             self._epoch_in_doubt = True
             raise
+        self._was_empty = not rows
+        return rows
+
+    def _is_empty(self) -> bool:
+        """Whether there is still nothing: a transaction for each look would be four statements."""
+        row = self._reading.run(self._queries["look"], self._fence()).fetchone()
+        if row is None or row[0] != self.epoch:
+            raise Fenced(str(self.table), self.epoch)
+        return not row[1]
 
     def _purge_and_mark(
         self,
