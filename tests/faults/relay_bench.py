@@ -24,6 +24,8 @@ from windrow.verify import LedgerFile
 from windrow.verify.tally import Arrival
 
 ROOT = Path(__file__).parents[2]
+LAST_WORDS = 20
+"""Lines of a relay's log that a failed test shows."""
 QUICK_LEASE = {
     "relay.election.lease_ttl": "1s",
     "relay.election.margin": "100ms",
@@ -130,6 +132,11 @@ class RelayBench:
 
     def log_of(self, relay: RelayProcess) -> str:
         return (self.directory / f"{relay.name}.log").read_text()
+
+    def print_logs(self) -> None:
+        """What every relay said last, for whoever has to find out why a test failed."""
+        for log in sorted(self.directory.glob("relay-*.log")):
+            print(f"{log.name}:", *log.read_text().splitlines()[-LAST_WORDS:], sep="\n  ")
 
     def wait_for_log(self, relay: RelayProcess, text: str, timeout: float = 30.0) -> None:
         """Wait until it writes this to its log, from now on."""
@@ -253,6 +260,9 @@ def relay_bench(
     bench = RelayBench(outbox, kafka, topic, directory, {**QUICK_LEASE, **settings})
     try:
         yield bench
+    except BaseException:
+        bench.print_logs()
+        raise
     finally:
         bench.close()
 

@@ -46,6 +46,15 @@ def test_what_passes_at_the_second_try_passes_and_is_named(suite: pytest.Pyteste
     done.stdout.fnmatch_lines(["RERUN tests/integration/test_it.py::test_one*"])
 
 
+def test_why_the_first_try_failed_is_told(suite: pytest.Pytester) -> None:
+    says = FIRST_TIME.replace("test_one(): ", "test_one():\n    print('a log')\n    ")
+    put(suite, "tests/integration/test_it.py", says)
+    done = suite.runpytest_subprocess("--second-try")
+    done.assert_outcomes(passed=1)
+    lines = ["*first try of *::test_one*", "E *assert 1 == 2", "*stdout*", "a log"]
+    done.stdout.fnmatch_lines(lines)
+
+
 def test_without_being_asked_nothing_is_tried_twice(suite: pytest.Pytester) -> None:
     put(suite, "tests/integration/test_it.py", FIRST_TIME)
     suite.runpytest_subprocess().assert_outcomes(failed=1)

@@ -261,6 +261,7 @@ class CompetingBench:
 
     def stop_relays(self) -> None:
         for relay in self.relays:
+            relay.wait_for_start()  # before that, SIGTERM ends it as it ends any process
             relay.process.send_signal(signal.SIGTERM)
         while self.relays:
             relay = self.relays.pop()

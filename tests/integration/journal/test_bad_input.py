@@ -10,7 +10,7 @@ import asyncio
 import base64
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,7 +83,22 @@ class Witness:
     async def send(
         self, method: str, *messages: bytes, metadata: Any = None, patience: float = 10.0
     ) -> list[bytes]:
-        """Call with bytes as they are; the answers, or the error."""
+        """Call with bytes as they are; the answers, or the error.
+
+        A client of gRPC that is refused while it still sends may know no more than that its own
+        sending failed: then it asks again.
+        """
+        for _ in range(9):
+            try:
+                return await self._send(method, messages, metadata, patience)
+            except grpc.aio.AioRpcError as error:
+                if error.details() != "Internal error from Core":
+                    raise
+        return await self._send(method, messages, metadata, patience)
+
+    async def _send(
+        self, method: str, messages: Sequence[bytes], metadata: Any, patience: float
+    ) -> list[bytes]:
         kind = METHODS[method]
         call = getattr(self.channel, kind)(f"/protocol.Journal/{method}")
         metadata = self.caller.metadata if metadata is None else metadata
