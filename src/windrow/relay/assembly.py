@@ -190,6 +190,7 @@ def _transactional(config: Config, bus: EventBus, shard: int) -> TransactionRoad
         _exactly_once(config),
         bus,
         batch_size=config.relay.limits.transaction,
+        batch_bytes=config.relay.limits.bytes // 2,
         policy_of=policy_of(config.relay),
         pace=lambda: Pace(polling.quick, polling.slow, polling.patience),
         identity_prefix=f"windrow-{config.database.table}",

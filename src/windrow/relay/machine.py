@@ -27,6 +27,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from windrow.outbox.marked import Marked
+from windrow.relay.appetite import Appetite
 from windrow.relay.errors import ImpossibleEvent
 from windrow.relay.failure import Failure, FailureKind
 from windrow.relay.policy import Policy, WhenExhausted
@@ -45,8 +46,6 @@ class LaneState(Enum):
 IN_FLIGHT, PURGING, PARKED = LaneState.IN_FLIGHT, LaneState.PURGING, LaneState.PARKED
 PLENTY = 256
 """Keys on their way at which nothing but more rows of the same could make a target busier."""
-UNSEEN_ROW_BYTES = 8 * 1024
-"""What a row is taken to need before one was seen."""
 
 
 class Lane:
@@ -112,7 +111,7 @@ class BarrierMachine:
         self._parked: list[tuple[float, int, Lane]] = []
         self._parkings = count()  # who was parked first goes first
         self._saturated: set[str] = set()
-        self._row_bytes: float = UNSEEN_ROW_BYTES
+        self._appetite = Appetite()
 
     # -- what may be read ------------------------------------------------------------------------
 
@@ -122,17 +121,17 @@ class BarrierMachine:
         A mark scans past all that is held, so small ones are not worth their price. While there
         are keys enough on their way to keep the target busy, it waits until a whole one fits, or
         half of all that may be held. Few keys may be hot and slow, and the others need not wait
-        for them so long. In bytes, the next rows are taken to be like the last ones.
+        for them so long.
         """
-        limits, row_bytes = self.limits, self._row_bytes
-        free_bytes = limits.bytes - self.held_bytes
-        room = min(limits.batch, limits.records - self.held_records, int(free_bytes // row_bytes))
+        limits, appetite = self.limits, self._appetite
+        fitting = appetite.rows_in(limits.bytes - self.held_bytes)
+        room = min(limits.batch, limits.records - self.held_records, fitting)
         if not self.held_records:
-            return max(room, 1)
-        capacity = min(limits.records, int(limits.bytes // row_bytes))
+            return max(min(room, appetite.most), 1)
+        capacity = min(limits.records, appetite.rows_in(limits.bytes))
         moving = len(self.lanes) - len(self._parked)
         worth_it = min(limits.batch, capacity // (2 if moving >= PLENTY else 8))
-        return room if room >= max(worth_it, 1) else 0
+        return min(room, appetite.most) if room >= max(worth_it, 1) else 0
 
     def excluded_keys(self) -> list[str]:
         """Keys a mark must leave alone, because their lanes hold enough already."""
@@ -165,8 +164,7 @@ class BarrierMachine:
                     self._saturated.add(lane.key)
         self.held_records += len(rows)
         self.held_bytes += held_bytes
-        if rows:
-            self._row_bytes = held_bytes / len(rows)
+        self._appetite.on_read(len(rows), held_bytes)
         return ready
 
     def on_acknowledged(self, lanes: Iterable[Lane]) -> list[int]:

@@ -89,6 +89,8 @@ class TransactionRoad:
     target: KafkaTransactions | JournalTarget
     events: EventBus
     batch_size: int = 5_000
+    batch_bytes: int = 32 * 1024 * 1024
+    """Of one batch; while it is on its way the next one is held as well."""
     policy_of: Callable[[str], Policy] = lambda topic: Policy()
     pace: Callable[[], Pace] = Pace
     delivery_timeout: float = 0.0
@@ -125,6 +127,7 @@ class TransactionRoad:
             self.target,
             BatchMachine(),
             batch_size=self.batch_size,
+            batch_bytes=self.batch_bytes,
             policy_of=self.policy_of,
             emit=self.events.emit,
             pace=self.pace(),

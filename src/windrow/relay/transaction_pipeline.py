@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 
 from windrow.clock import Clock, SystemClock
 from windrow.errors import OutcomeUnknown, Unreachable
-from windrow.outbox.marked import Marked
+from windrow.outbox.marked import Marked, bytes_of
 from windrow.points import pass_by
+from windrow.relay.appetite import Appetite
 from windrow.relay.batch_machine import (
     AskOutbox,
     AskTarget,
@@ -120,6 +121,7 @@ class TransactionPipeline:
         machine: BatchMachine,
         *,
         batch_size: int = 5_000,
+        batch_bytes: int = 32 * 1024 * 1024,
         policy_of: Callable[[str], Policy] = lambda topic: Policy(),
         emit: Callable[[telemetry.Event], None] = lambda event: None,
         pace: Pace | None = None,
@@ -127,7 +129,10 @@ class TransactionPipeline:
         clock: Clock | None = None,
     ) -> None:
         self._store, self._target, self._machine = store, target, machine
-        self._batch_size = batch_size
+        self._batch_size, self._batch_bytes = batch_size, batch_bytes
+        self._appetite = Appetite()
+        self._asked_for = 0
+        """How many rows the batch under way could have had: with fewer there are no more."""
         self._policy_of, self._emit = policy_of, emit
         self._pace = pace or Pace()
         self._clock = clock or SystemClock()
@@ -136,7 +141,7 @@ class TransactionPipeline:
         self._thread = threading.Thread(target=self._guarded, name="windrow-batches", daemon=True)
         self._database = ThreadPoolExecutor(1, "windrow-database")
         self._reading = ThreadPoolExecutor(1, "windrow-ahead")
-        self._ahead: tuple[BatchName, Future[list[Marked]]] | None = None
+        self._ahead: tuple[BatchName, int, Future[list[Marked]]] | None = None
         self._sweeps = Pace(SWEEP_INTERVAL, SLOWEST_SWEEP, patience=SWEEP_INTERVAL)
         self._sweep_at = 0.0
         self.leader = uuid4()
@@ -248,6 +253,7 @@ class TransactionPipeline:
 
     def _purge_and_mark(self, command: PurgeAndMark) -> Event:
         self._ended.wait(command.delay)
+        self._asked_for = self._rows_to_ask_for()
         ahead = self._take_ahead(command)
         try:
             marking = self._database.submit(self._mark, command, ahead)
@@ -259,6 +265,7 @@ class TransactionPipeline:
             if rows is not ahead:
                 self._ahead = None
                 self._target.discard()
+                self._appetite.on_read(len(rows), bytes_of(rows))
         except (OutcomeUnknown, Unreachable) as error:
             self._emit(DatabaseLost(str(error), command.delay))
             self._target.discard()
@@ -274,7 +281,7 @@ class TransactionPipeline:
     def _mark(self, command: PurgeAndMark, ahead: Sequence[Marked]) -> Sequence[Marked]:
         batch = command.committed
         name = None if batch is None else (batch.uuid, batch.count)
-        return self._store.purge_and_mark(name, command.ids, command.next, self._batch_size, ahead)
+        return self._store.purge_and_mark(name, command.ids, command.next, self._asked_for, ahead)
 
     def _publish(self, command: Publish) -> Event:
         self.leader = command.batch.uuid
@@ -299,21 +306,31 @@ class TransactionPipeline:
         Each such read sees what its predecessor saw, less what that one took, and whatever has
         become visible since: as a reader would that takes them one after the other.
         """
-        if len(rows) == self._batch_size:
-            reading = self._reading.submit(self._store.look_ahead, beside, self._batch_size)
-            self._ahead = batch, reading
+        if len(rows) == self._asked_for:
+            limit = self._rows_to_ask_for()
+            reading = self._reading.submit(self._store.look_ahead, beside, limit)
+            self._ahead = batch, limit, reading
+
+    def _rows_to_ask_for(self) -> int:
+        appetite = self._appetite
+        fitting = min(appetite.most, appetite.rows_in(self._batch_bytes))
+        return max(1, min(self._batch_size, fitting))
 
     def _take_ahead(self, command: PurgeAndMark) -> Sequence[Marked]:
         """What was read beside the very batch that is now purged; nothing after any setback."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return ()
-        batch, reading = ahead
+        batch, limit, reading = ahead
         try:
             rows = reading.result()
         except (OutcomeUnknown, Unreachable):
             return ()
-        return rows if batch == command.committed and command.ids else ()
+        if batch != command.committed or not command.ids:
+            return ()
+        self._asked_for = limit
+        self._appetite.on_read(len(rows), bytes_of(rows))
+        return rows
 
     # -- rows that were refused ------------------------------------------------------------------
 

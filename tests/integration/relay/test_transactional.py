@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.fixtures.relaying import OutboxDatabase, RelayKit, consume, wait_for
 from tests.integration.relay.test_barrier import by_key, expected, spread
 from windrow.outbox.errors import BatchMismatch, Fenced
+from windrow.outbox.marked import Marked
 from windrow.outbox.stores.postgres_batches import PostgresBatches
 from windrow.relay.batch_machine import BatchName, Committed, ReadBack
 from windrow.relay.errors import LeaderFencedByTarget
@@ -71,6 +73,34 @@ def test_a_batch_that_was_never_committed_is_sent_under_a_new_name(
     relay_kit.start(mode="transactional")
     wait_for(lambda: outbox.count() == 0, "the outbox is empty")
     assert by_key(consume(kafka, topic)) == expected(100, keys=5)
+
+
+def test_batches_of_large_rows_are_bounded_by_their_bytes(
+    outbox: OutboxDatabase,
+    kafka: str,
+    topic: str,
+    relay_kit: RelayKit,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one by a number, as long as nobody knows how large they are."""
+    value = "x" * 10_000
+    outbox.write(topic, [(f"key-{n % 5}", f"{n:05}{value}") for n in range(400)])
+    sizes: list[int] = []
+    mark = PostgresBatches.purge_and_mark
+
+    def noted(store: PostgresBatches, *arguments: Any) -> Sequence[Marked]:
+        rows = mark(store, *arguments)
+        sizes.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(PostgresBatches, "purge_and_mark", noted)
+    relay_kit.start(mode="transactional", batch_bytes=300_000)
+    wait_for(lambda: outbox.count() == 0, "the outbox is empty")
+    assert [size for size in sizes if size] == [36, *[29] * 12, 16]
+    seen = by_key(consume(kafka, topic))
+    assert {key: [int((one or "")[:5]) for one in values] for key, values in seen.items()} == {
+        f"key-{n}": [*range(n, 400, 5)] for n in range(5)
+    }
 
 
 def test_a_zombie_is_stopped_at_both_ends(

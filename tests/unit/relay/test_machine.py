@@ -153,7 +153,23 @@ def test_of_large_rows_only_so_many_are_read_as_have_room() -> None:
     deliver(machine, machine.on_marked([large]))
     assert machine.room() == 10
     deliver(machine, machine.on_marked([row(2, value=b"x" * 900)]))
-    assert machine.room() == 1_000
+    assert machine.room() > 10
+
+
+def test_the_first_mark_is_small_since_nobody_knows_how_large_its_rows_are() -> None:
+    """A backlog of large rows would end a relay at its first mark, whenever it is started."""
+    machine = BarrierMachine(Limits(batch=5_000, records=5_000))
+    taken = []
+    for first in range(0, 50_000, 10_000):
+        taken.append(machine.room())
+        deliver(machine, machine.on_marked([row(first + n, str(n)) for n in range(taken[-1])]))
+    assert taken == [100, 400, 1_600, 5_000, 5_000]
+
+
+def test_the_first_marks_are_not_held_up_by_what_they_brought() -> None:
+    machine = BarrierMachine(Limits(batch=5_000, records=15_000))
+    machine.on_marked([row(n, str(n)) for n in range(100)])
+    assert machine.room() == 400
 
 
 def test_large_rows_that_stand_still_leave_room_for_others() -> None:
