@@ -162,7 +162,7 @@ class RelayBench:
             found[:] = [self.relays[name]] if name in self.relays else []
             return bool(found)
 
-        wait_for(look, "a relay leads")
+        wait_for(look, "a relay leads", 60.0)  # a busy machine takes long to start one
         return found[0]
 
     # -- faults ----------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ def test_full_disks_and_missing_stores_lose_no_acknowledged_append_and_show_no_o
         for _ in range(rounds(pytestconfig, 1, 15)):
             for find in (bench.primary, bench.replica):
                 journal = next(journals)
+                bench.wait_for_balance()  # one that the journal is leaving refuses nothing
                 with full_disk(part, bench, find(journal)):
                     wait_for_refusal(bench, journal)
                 bench.recover()
