@@ -23,6 +23,7 @@ from hashlib import sha1
 from pathlib import Path
 from random import Random
 
+from tests.faults.until_told import is_told_to_stop
 from windrow.errors import OutcomeUnknown, WindrowError
 from windrow.journal.client.client import JournalClient
 from windrow.journal.client.errors import OffsetJump
@@ -312,7 +313,7 @@ class Load:
             runs = [asyncio.create_task(writer.run()) for writer in writers]
             runs += [asyncio.create_task(watcher.run()) for watcher in self.watchers.values()]
             runs.append(asyncio.create_task(self.prober.run()))
-            while not (self.directory / "stop").exists():
+            while not is_told_to_stop(self.directory):
                 await asyncio.sleep(0.05)
                 if failed := [run for run in runs if run.done()]:
                     failed[0].result()

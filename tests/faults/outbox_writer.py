@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 
+from tests.faults.until_told import is_told_to_stop
 from windrow.outbox import Outbox, Record
 from windrow.verify import Ledger
 
@@ -80,7 +81,7 @@ class Service:
 def main(dsn: str, topic: str, directory: Path, rate: float, keys: int, seed: int) -> None:
     with Ledger(directory / f"ledger-{seed}") as ledger:
         service = Service(dsn, topic, ledger, keys, seed)
-        while not (directory / "stop").exists():
+        while not is_told_to_stop(directory):
             service.step()
             time.sleep(1 / rate)  # the load is the point here, not a wait for something
         service.stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psycopg
 
+from tests.faults.until_told import is_told_to_stop
 from windrow.points import Points
 from windrow.verify import Ledger
 
@@ -66,7 +67,7 @@ def main(dsn: str, directory: Path, wrong: str) -> None:
     with Ledger(directory / "ledger") as ledger:
         writer = Writer(dsn, ledger, Points(directory), wrong)
         number = 0
-        while not (directory / "stop").exists():
+        while not is_told_to_stop(directory):
             writer.write(f"key-{number % KEYS}", number)
             number += 1
         writer.connection.close()

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from tests.contract.claim_places import Place
+from tests.faults.until_told import is_told_to_stop
 from windrow.outbox import Outbox, Record
 from windrow.verify import Ledger
 
@@ -29,7 +30,7 @@ def main(dsn: str, directory: Path, rate: float) -> None:
         Ledger(directory / "ledger") as ledger,
         Place(dsn).connect(autocommit=False) as connection,
     ):
-        while not (directory / "stop").exists():
+        while not is_told_to_stop(directory):
             records = [record_of(number + n) for n in range(dice.randint(1, 4))]
             noted = [(f"key-{number + n}", number + n) for n in range(len(records))]
             number += len(records)
