@@ -26,6 +26,8 @@ from windrow.verify.tally import Arrival
 ROOT = Path(__file__).parents[2]
 LAST_WORDS = 20
 """Lines of a relay's log that a failed test shows."""
+PATIENCE = 60.0
+"""Seconds for what has to happen at all: on a busy machine a relay takes long to start."""
 QUICK_LEASE = {
     "relay.election.lease_ttl": "1s",
     "relay.election.margin": "100ms",
@@ -138,7 +140,7 @@ class RelayBench:
         for log in sorted(self.directory.glob("relay-*.log")):
             print(f"{log.name}:", *log.read_text().splitlines()[-LAST_WORDS:], sep="\n  ")
 
-    def wait_for_log(self, relay: RelayProcess, text: str, timeout: float = 30.0) -> None:
+    def wait_for_log(self, relay: RelayProcess, text: str, timeout: float = PATIENCE) -> None:
         """Wait until it writes this to its log, from now on."""
         seen = self.log_of(relay).count(text)
         what = f"{relay.name} says {text!r}"
@@ -146,7 +148,7 @@ class RelayBench:
 
     def wait_for_start(self, relay: RelayProcess) -> None:
         what = f"{relay.name} stands for leadership"
-        wait_for(lambda: "relay started" in self.log_of(relay), what)
+        wait_for(lambda: "relay started" in self.log_of(relay), what, PATIENCE)
 
     def leader(self) -> RelayProcess:
         """The relay that holds the lease; waits for one that does."""
@@ -162,7 +164,7 @@ class RelayBench:
             found[:] = [self.relays[name]] if name in self.relays else []
             return bool(found)
 
-        wait_for(look, "a relay leads", 60.0)  # a busy machine takes long to start one
+        wait_for(look, "a relay leads", PATIENCE)
         return found[0]
 
     # -- faults ----------------------------------------------------------------------------------
@@ -224,16 +226,16 @@ class RelayBench:
             pass  # no broker, no news
         return self._progress
 
-    def wait_for_progress(self, what: str, timeout: float = 30.0) -> None:
+    def wait_for_progress(self, what: str, timeout: float = PATIENCE) -> None:
         before = self.progress()
         wait_for(lambda: self.progress() > before, what, timeout)
 
     def wait_for_another(self, than: RelayProcess) -> None:
-        wait_for(lambda: self.leader() is not than, f"another than {than.name} leads")
+        wait_for(lambda: self.leader() is not than, f"another than {than.name} leads", PATIENCE)
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def settle(self, part: FaultPart, timeout: float = 60.0) -> None:
+    def settle(self, part: FaultPart, timeout: float = PATIENCE) -> None:
         """Stop writing, let the relays deliver the rest, and count at a consumer."""
         self.stop_writers()
         wait_for(lambda: self.outbox.count() == 0, "the outbox is empty", timeout)
