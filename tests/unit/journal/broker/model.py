@@ -322,6 +322,7 @@ class World:
         first = Route((), -1)
         self.states = [State(CREATED, first, first, CREATED, None)]
         self.links: list[Link] = []
+        self.refused_copies = 0
         self.brokers = [Broker(self, name) for name in names]
         fragment = FragmentSpec(8, Codec.NONE, refresh_interval=60.0)
         self.spec = JournalSpec(JOURNAL, replication, fragment=fragment)
@@ -659,7 +660,9 @@ class World:
         if all(link.answers for link in takers):
             append.is_copying = False
             answers = [link.answers.popleft() for link in takers]
-            assert all(answer.status is Status.OK for answer in answers)
+            if any(answer.status is not Status.OK for answer in answers):
+                self.refused_copies += 1
+                return on.PeersFailed("refused")
             return on.BackFilled(self._spool_state(session.spool))
         return on.PeersFailed("cut") if session.is_broken else None
 

@@ -389,3 +389,19 @@ TestFaults = Faults.TestCase
 TestFaults.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 TestFaultsOfThree = FaultsOfThree.TestCase
 TestFaultsOfThree.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+
+
+def test_a_copy_that_a_member_refuses_fails_one_append_and_not_the_next() -> None:
+    """An older pipeline has reached the member meanwhile: the next append finds that out."""
+    faults = Faults()
+    faults.calm_down(order=[1, 2, 0])
+    faults.crash(in_sync_after=None, numbers={0, 1})
+    faults.change_route(are_cut=False, count=0, knowing=set(), order=[0, 1, 2], restarted={0, 1})
+    faults.begin(number=0)
+    faults.drive(arrive=set(), flushed=set(), steps=1)
+    faults.change_route(are_cut=False, count=0, knowing={1}, order=[0, 2, 1], restarted=set())
+    faults.drive(arrive={0, 1, 2}, flushed={2}, steps=9)
+    faults.calm_down(order=[1, 2, 0])
+    assert faults.world.refused_copies == 1
+    assert appended(faults.world, faults.pick(1), b"next")
+    faults.teardown()
