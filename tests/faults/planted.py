@@ -52,16 +52,21 @@ def show_before_all_have_it() -> None:
     """
     on_commit, scatter = Replica.on_commit, Pipeline._scatter
     points = Path(os.environ[VARIABLE])
+    ends: dict[str, int] = {}
 
     def show(replica: Replica, fragment: Fragment) -> None:
         on_commit(replica, fragment)
         replica.acknowledge(fragment.end)
 
     async def withhold(pipeline: Pipeline, request: ReplicateRequest, joined: bytes = b"") -> None:
-        proposal = request.proposal
-        while request.acknowledge and (points / "withhold").exists():
-            (points / "withheld").write_text(json.dumps([proposal.journal, proposal.end]))
-            await asyncio.sleep(0.02)
+        journal, end = request.proposal.journal, request.proposal.end
+        if request.acknowledge:
+            # A pulse proposes again what all have: to withhold that would change nothing.
+            is_new = end > ends.setdefault(journal, end)
+            while is_new and (points / "withhold").exists():
+                (points / "withheld").write_text(json.dumps([journal, end]))
+                await asyncio.sleep(0.02)
+            ends[journal] = end
         await scatter(pipeline, request, joined)
 
     Replica.on_commit = show  # type: ignore[method-assign, assignment]
