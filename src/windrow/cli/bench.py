@@ -36,7 +36,8 @@ def bench(
     measurements = _measure(parts, quick)
     if write is not None:
         today = datetime.now(UTC).date().isoformat()
-        write.write_text(performance_page(measurements, today), encoding="utf-8")
+        before = write.read_text(encoding="utf-8") if write.exists() else ""
+        write.write_text(performance_page(measurements, today, before), encoding="utf-8")
     if as_json:
         print_json([measurement.to_json() for measurement in measurements])
     else:

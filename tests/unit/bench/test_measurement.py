@@ -102,23 +102,32 @@ def test_the_page_has_the_command_and_the_machine_above_each_table() -> None:
         [measured((5.0, 1.0, 4.0), at_least(9)), measured((9.0,), at_least(9)), other],
         "2026-01-02",
     )
-    assert "this one on 2026-01-02" in page
     assert page.partition("\n## ")[2] == (
-        """`windrow bench relay`
+        """`windrow bench journal`
 
-A cpu, 2 cores, 23.5 GiB, Linux 6.1, Python 3.11.7, load 0.4 at the start.
+A cpu, 2 cores, 23.5 GiB, Linux 6.1, Python 3.11.7, load 0.4 at the start, on 2026-01-02.
+
+| figure | median | unit | lowest … highest | repeats | goal | holds |
+|---|---:|---|---|---:|---|---|
+| append | 2 | ms | 2 … 2 | 1 | – | – |
+
+## `windrow bench relay`
+
+A cpu, 2 cores, 23.5 GiB, Linux 6.1, Python 3.11.7, load 0.4 at the start, on 2026-01-02.
 
 | figure | median | unit | lowest … highest | repeats | goal | holds |
 |---|---:|---|---|---:|---|---|
 | drain | 4 | records/s | 1 … 5 | 3 | ≥ 9 | **no** |
 | drain | 9 | records/s | 9 … 9 | 1 | ≥ 9 | yes |
-
-## `windrow bench journal`
-
-A cpu, 2 cores, 23.5 GiB, Linux 6.1, Python 3.11.7, load 0.4 at the start.
-
-| figure | median | unit | lowest … highest | repeats | goal | holds |
-|---|---:|---|---|---:|---|---|
-| append | 2 | ms | 2 … 2 | 1 | – | – |
 """
     )
+
+
+def test_a_part_that_is_measured_alone_leaves_the_others_on_the_page() -> None:
+    journal = Measurement(Figure("append", "ms", (2.0,)), "windrow bench journal", MACHINE)
+    whole = performance_page([measured((5.0,)), journal], "2026-01-02")
+    assert performance_page([], "2026-01-03", whole) == whole
+    page = performance_page([measured((7.0,))], "2026-01-03", whole)
+    assert page == whole.replace("| 5 |", "| 7 |").replace("5 … 5", "7 … 7").replace(
+        "on 2026-01-02.", "on 2026-01-03."
+    ).replace("on 2026-01-03.", "on 2026-01-02.", 1)
