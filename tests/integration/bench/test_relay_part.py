@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from windrow.bench.relay.drains import drain, raw_rate
+from windrow.bench.relay.drains import bare_sql, drain
 from windrow.bench.relay.hard_times import hand_over_gap, worst_mark
 from windrow.bench.relay.live import delays, idle
 from windrow.bench.relay.stage import Stage, stage
@@ -29,7 +29,9 @@ def test_a_drain_is_timed_charged_and_checked_at_a_consumer(on: Stage, mode: str
 
 
 def test_the_same_statements_alone_empty_the_outbox_too(on: Stage) -> None:
-    assert raw_rate(on, 5_000, 100) > 0
+    bare = bare_sql(on, 5_000, 100)
+    assert bare.rate > 0
+    assert bare.postgres_cpu > 0
     assert on.is_empty()
 
 

@@ -59,7 +59,16 @@ def drain(stage: Stage, rows: int, keys: int, settings: Settings, *, analyse: bo
     )
 
 
-def raw_rate(stage: Stage, rows: int, keys: int) -> float:
+@dataclass(frozen=True)
+class Bare:
+    """A backlog that was read and purged, and went nowhere."""
+
+    rate: float
+    postgres_cpu: float
+    """Microseconds of PostgreSQL for each record."""
+
+
+def bare_sql(stage: Stage, rows: int, keys: int) -> Bare:
     """The same statements, reading and purging side by side, with nothing published."""
     stage.fillfactor = ROOM_FOR_MARKS
     stage.fill("none", rows, keys)
@@ -67,7 +76,7 @@ def raw_rate(stage: Stage, rows: int, keys: int) -> float:
     batches: list[list[int]] = []
     ready, done = threading.Semaphore(0), threading.Event()
     with PostgresStore(stage.postgres.dsn(), Table()) as store:
-        store.raise_epoch("raw")
+        store.raise_epoch("bare")
 
         def purge() -> None:
             while ready.acquire() and (batches or not done.is_set()):
@@ -75,7 +84,7 @@ def raw_rate(stage: Stage, rows: int, keys: int) -> float:
 
         purging = threading.Thread(target=purge, daemon=True)
         leader = uuid4()
-        began = time.perf_counter()
+        began, postgres_before = time.perf_counter(), stage.postgres_cpu()
         purging.start()
         while marked := store.read(leader, Limits().batch):
             batches.append([row.id for row in marked])
@@ -83,4 +92,6 @@ def raw_rate(stage: Stage, rows: int, keys: int) -> float:
         done.set()
         ready.release()
         purging.join()
-        return rows / (time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        postgres_cpu = stage.postgres_cpu() - postgres_before
+    return Bare(rate=rows / seconds, postgres_cpu=postgres_cpu / rows * 1e6)

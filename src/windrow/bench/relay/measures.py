@@ -7,7 +7,7 @@ from statistics import median
 
 from windrow.bench.measurement import Figure, at_least, at_most
 from windrow.bench.parts import Progress
-from windrow.bench.relay.drains import Drain, drain, raw_rate
+from windrow.bench.relay.drains import Bare, Drain, bare_sql, drain
 from windrow.bench.relay.hard_times import cost, hand_over_gap, worst_mark
 from windrow.bench.relay.live import delays, idle
 from windrow.bench.relay.stage import Stage, stage
@@ -44,7 +44,7 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
     rows = 240_000
     drains: dict[str, list[Drain]] = {"barrier": [], "diff": [], "transactional": []}
     modes = {"barrier": BARRIER, "diff": DIFF, "transactional": TRANSACTIONAL}
-    raw: list[float] = []
+    bare: list[Bare] = []
     work: list[float] = []
     for name, settings in modes.items():
         # A broker compiles its hot code during its first minutes, which takes a quarter of the
@@ -58,17 +58,22 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
             drains[name].append(drain(on, rows, KEYS, settings))
             if settings is BARRIER:
                 # At once: the machine may be another one by the end of the round.
-                raw.append(raw_rate(on, rows, KEYS))
+                bare.append(bare_sql(on, rows, KEYS))
     progress(0.6, "one hot key")
     hot = _repeat(ROUNDS, lambda: drain(on, 3_000, 1, BARRIER).rate)
     hot_transactional = _repeat(ROUNDS, lambda: drain(on, 120_000, 1, TRANSACTIONAL).rate)
-    barrier_ratio = [d.rate / r for d, r in zip(drains["barrier"], raw, strict=True)]
+    barrier_ratio = [d.rate / b.rate for d, b in zip(drains["barrier"], bare, strict=True)]
     return [
         *_drained("barrier", drains["barrier"], 30_000),
         *_drained("diff", drains["diff"], None),
         *_drained("transactional", drains["transactional"], 40_000),
         Figure(
             "drain, barrier, of the same SQL alone", "ratio", tuple(barrier_ratio), at_least(0.6)
+        ),
+        Figure(
+            "the same SQL alone, PostgreSQL CPU",
+            "µs/record",
+            tuple(b.postgres_cpu for b in bare),
         ),
         Figure(
             "drain, barrier, rows per purge",
