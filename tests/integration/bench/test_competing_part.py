@@ -32,3 +32,11 @@ def test_a_message_that_comes_twice_is_no_figure(on: Stage) -> None:
     seed_rate(on, 5)
     with pytest.raises(NotDelivered, match="5"):
         on.wait_until_delivered(4)
+
+
+def test_a_relay_that_ends_is_told_of_at_once_and_by_its_own_words(on: Stage) -> None:
+    on.fill(5)
+    with on.relays(1) as running:
+        running[0].kill()
+        with pytest.raises(NotDelivered, match="5 messages arrive; bench-relay-0 has ended: "):
+            on.wait_until_delivered(5)

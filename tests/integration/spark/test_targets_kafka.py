@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from secrets import token_bytes
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.integration.spark.target_stages import ROUTING, KafkaStage, row, texts
 from windrow.graph.high_water import transactional_id
@@ -119,6 +121,34 @@ def test_marker_behind_an_open_transaction_of_others_is_waited_for(
     (marker,) = found
     assert marker["waters"]["marks"] == [["orders", "first", 0, 1, 1]]
     assert marker["seq"] == 2
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION]
+)
+def test_brokers_between_two_leaders_are_asked_again_for_the_end_of_the_markers(
+    stage: KafkaStage, target: KafkaTarget, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that was just made is known to the client a moment before it is to its leaders."""
+    stage.run(target, [row(0)])
+    reader = MarkerReader({"bootstrap.servers": stage.bootstrap})
+    refusals: list[int] = [code]
+    ask = AdminClient.list_offsets
+
+    def list_offsets(self: AdminClient, wanted: dict[TopicPartition, Any], **options: Any) -> Any:
+        if not refusals:
+            return ask(self, wanted, **options)
+        refused: Future[Any] = Future()
+        refused.set_exception(KafkaException(KafkaError(refusals.pop())))
+        return dict.fromkeys(wanted, refused)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", list_offsets)
+    name, partition = transactional_id(stage.uid, 0), marks_partition(stage.uid.digest, 0)
+    marker = reader.read(name, partition)
+    reader.close()
+    assert not refusals
+    assert marker is not None
+    assert marker["seq"] == 1
 
 
 @pytest.mark.parametrize("size", [50_000, 2_000_000], ids=["for the topic", "for the client"])

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Stage:
     connection: Any
     receiver_port: int
     directory: Path
+    _running: list[Child] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -90,19 +91,21 @@ class Stage:
     def relays(self, count: int) -> Iterator[Sequence[Child]]:
         """So many relays, each in a process of its own, connected and looking."""
         with ExitStack() as stack:
-            started = []
+            stack.callback(self._running.clear)
             for number in range(count):
                 child = self._start_relay(f"{NAME}-{number}")
                 stack.callback(child.stop)
-                started.append(child)
+                self._running.append(child)
             self.wait(lambda: self._connected() >= count, "all relays are connected")
-            yield started
+            yield self._running
 
     def _start_relay(self, name: str) -> Child:
         dsn = self.postgres.dsn()
         named = f"{dsn}{'&' if '?' in dsn else '?'}application_name={name}"
         env = {
             "WINDROW__DATABASE__DSN": named,
+            # A disk that stands still is the machine's affair: no relay is to end of it here.
+            "WINDROW__DATABASE__ANSWER_TIMEOUT": f"{PATIENCE:g}s",
             "WINDROW__RELAY__MODE": "competing",
             "WINDROW__RELAY__NAME": name,
             "WINDROW__RELAY__HTTP__URL": self.url,
@@ -128,12 +131,15 @@ class Stage:
         """Wait for something to become true.
 
         Raises:
-            NotDelivered: It did not.
+            NotDelivered: It did not, or a relay has ended and so it never will.
         """
         deadline = time.monotonic() + PATIENCE
         while not condition():
+            for relay in self._running:
+                if not relay.is_alive():
+                    raise NotDelivered(f"{what}; {relay.name} has ended: {relay.log_tail()}", 0)
             if time.monotonic() > deadline:
-                raise NotDelivered(what, PATIENCE)
+                raise NotDelivered(f"{what}; {self.arrived()['messages']} have", PATIENCE)
             time.sleep(0.02)  # servers set no event: they have to be asked again
 
     def _ask(self, method: str) -> bytes:
@@ -167,6 +173,5 @@ def stage() -> Iterator[Stage]:
         child = Child.start("receiver", argv, cwd=directory, log=directory / "receiver.log")
         stack.callback(child.stop)
         on = Stage(postgres, connection, port, directory)
-        deadline = time.monotonic() + START_PATIENCE
-        child.wait_until(on.is_receiving, deadline, "the receiver answers")
+        child.wait_until(on.is_receiving, START_PATIENCE, "answer")
         yield on

@@ -43,19 +43,31 @@ class LoopThread:
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items, one at a time; each is asked for when it is wanted."""
         nothing = object()
+        step: asyncio.Task[Any] | None = None
 
         async def following() -> T | object:
+            nonlocal step
+            step = asyncio.current_task()
             try:
                 return await anext(items)
             except StopAsyncIteration:
                 return nothing
+
+        async def close(items: AsyncGenerator[T, None]) -> None:
+            if step is not None:
+                # Interrupted, it may still be ending, or not have been told to: an interrupt can
+                # come at any moment. To tell it twice would cut its end short.
+                if not step.cancelling():
+                    step.cancel()
+                await asyncio.wait([step])
+            await items.aclose()
 
         try:
             while (item := self.run(following())) is not nothing:
                 yield item  # type: ignore[misc]
         finally:
             if isinstance(items, AsyncGenerator) and not self.is_stopped:
-                self.run(items.aclose())
+                self.run(close(items))
 
     def stop(self) -> None:
         """End what still runs on the loop, and leave it to the next."""

@@ -29,10 +29,12 @@ READ_TIMEOUT = 60.0
 
 PASSING = frozenset(
     {
+        "FENCED_LEADER_EPOCH",
         "KAFKA_STORAGE_ERROR",
         "LEADER_NOT_AVAILABLE",
         "NOT_LEADER_FOR_PARTITION",
         "REPLICA_NOT_AVAILABLE",
+        "UNKNOWN_LEADER_EPOCH",
         "UNKNOWN_TOPIC_OR_PART",
     }
 )
