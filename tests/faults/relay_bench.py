@@ -18,7 +18,7 @@ from tests.fixtures.databases import Postgres
 from tests.fixtures.relaying import OutboxDatabase, consume, wait_for
 from windrow.embedded import PostgresServer
 from windrow.outbox.table import Table
-from windrow.points import VARIABLE, Points
+from windrow.points import VARIABLE, Points, Strike
 from windrow.testing import FaultPart, Moment
 from windrow.verify import LedgerFile
 from windrow.verify.tally import Arrival
@@ -186,17 +186,31 @@ class RelayBench:
     def wake_zombies(self, part: FaultPart, points: Sequence[str | None]) -> None:
         """Pause a leader at each of these points until another one leads, and let it wake up."""
         for point in points:
-            zombie = self.leader()
-            if point is not None:
-                zombie.points.reach(point)
+            zombie = self.leader() if point is None else self._leader_at(point)
             part.inject("pause", zombie, zombie.pause, work=lambda: ledger_progress(self))
             self.wait_for_another(zombie)
             self.wait_for_progress("the new leader sends")
             if point is not None:
                 zombie.points.release(point)
             zombie.resume()
-            # It finds itself replaced, and the leader is not disturbed by it.
+            # It finds itself replaced, and somebody leads on: as a rule the one that took over. But
+            # a zombie that slept in the middle of shutting out others at Kafka goes on with that.
             self.wait_for_progress("the leader goes on")
+
+    def _leader_at(self, point: str) -> RelayProcess:
+        """A leader that waits at a point; one that loses the lead on its way there is let go."""
+        while not self._comes_to(leader := self.leader(), point):
+            leader.points.release(point)
+        return leader
+
+    def _comes_to(self, leader: RelayProcess, point: str) -> bool:
+        leader.points.want(point, Strike("wait"))
+        wait_for(
+            lambda: bool(leader.points.struck(point)) or self.leader() is not leader,
+            f"{leader.name} comes to {point}, or another leads",
+            PATIENCE,
+        )
+        return bool(leader.points.struck(point))
 
     def unacknowledged(self) -> list[Arrival]:
         """The first record of each key that was taken: at most that one can be on its way."""
