@@ -139,7 +139,8 @@ class Stage:
                 if not relay.is_alive():
                     raise NotDelivered(f"{what}; {relay.name} has ended: {relay.log_tail()}", 0)
             if time.monotonic() > deadline:
-                raise NotDelivered(f"{what}; {self.arrived()['messages']} have", PATIENCE)
+                count = self.arrived()["messages"]
+                raise NotDelivered(f"{what}; {count} messages have arrived", PATIENCE)
             time.sleep(0.02)  # servers set no event: they have to be asked again
 
     def _ask(self, method: str) -> bytes:
