@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
+from confluent_kafka import Producer
 
+from windrow.bench.errors import NotDelivered
 from windrow.bench.relay.drains import bare_sql, drain
 from windrow.bench.relay.hard_times import hand_over_gap, worst_mark
 from windrow.bench.relay.live import delays, idle
@@ -26,6 +31,51 @@ def test_a_drain_is_timed_charged_and_checked_at_a_consumer(on: Stage, mode: str
     assert measured.postgres_cpu > 0
     assert measured.rows_per_purge > 1
     assert on.is_empty()
+
+
+def test_a_repeat_is_counted_and_a_step_back_is_no_figure(on: Stage) -> None:
+    assert on.check_arrival(_topic_of(on, [1, 2, 2, 3]), 3) == 1
+    with pytest.raises(NotDelivered, match="goes back from 2 to 1"):
+        on.check_arrival(_topic_of(on, [1, 2, 1, 3]), 3)
+    with pytest.raises(NotDelivered, match="holds 2 records of 3"):
+        on.check_arrival(_topic_of(on, [1, 3, 3]), 3)
+
+
+def _topic_of(on: Stage, numbers: list[int]) -> str:
+    """A topic whose one key came in that order."""
+    topic = on.new_topic()
+    producer = Producer({"bootstrap.servers": on.kafka.bootstrap})
+    for number in numbers:
+        producer.produce(topic, key="key", value=f"{number}xx", partition=0)
+    assert producer.flush(30) == 0
+    return topic
+
+
+def test_a_broker_that_stands_still_brings_repeats_and_the_relay_says_why(
+    on: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Longer than a record may be on its way: whether it arrived is not known, so it goes again."""
+    counted = on.repeats
+    still = threading.Thread(target=_stand_still_in_a_drain, args=(on, 60_000, 2.5))
+    still.start()
+    drain(on, 60_000, 100, {"relay.mode": "barrier"})
+    still.join()
+    assert on.repeats > counted
+    assert "_MSG_TIMED_OUT" in caplog.text
+
+
+def _stand_still_in_a_drain(on: Stage, rows: int, seconds: float) -> None:
+    with psycopg.connect(on.postgres.dsn(), autocommit=True) as connection:
+
+        def waiting() -> int:
+            (count,) = connection.execute("SELECT count(*) FROM outbox").fetchone() or (0,)
+            return int(count)
+
+        on.wait(lambda: waiting() == rows, "a backlog", 60.0)
+        on.wait(lambda: waiting() < rows * 3 // 4, "the drain is under way", 60.0)
+    on.kafka.pause()
+    time.sleep(seconds)  # the fault itself
+    on.kafka.resume()
 
 
 def test_the_same_statements_alone_empty_the_outbox_too(on: Stage) -> None:

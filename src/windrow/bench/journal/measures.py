@@ -61,6 +61,7 @@ def _appends(on: Stage, quick: bool, progress: Progress) -> list[Figure]:
         Figure("appends of 1 KiB, 8 clients", "appends/s", tuple(eight), at_least(800)),
         _multiple("appends of 8 clients", eight, bare_small),
         Figure("append of 1 KiB, 1 client, p50", "ms", tuple(one), at_most(4)),
+        _multiple("append of 1 client", [1000 / p50 for p50 in one], bare_small),
         Figure("bare write and fsync of 1 KiB", "ms", (1000 / median(bare_small),)),
         Figure("reads from local spools", "MB/s", tuple(reads), at_least(200)),
     ]

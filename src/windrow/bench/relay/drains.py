@@ -7,11 +7,15 @@ import time
 from dataclasses import dataclass
 from uuid import uuid4
 
+from windrow.bench.errors import NotDelivered
 from windrow.bench.processor_time import cpu_seconds
 from windrow.bench.relay.stage import NO_ROOM, ROOM_FOR_MARKS, Settings, Stage
 from windrow.outbox.stores.postgres import PostgresStore
 from windrow.outbox.table import Table
 from windrow.relay.machine import Limits
+from windrow.telemetry import get_logger
+
+log = get_logger("windrow.bench")
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,23 @@ def drain(stage: Stage, rows: int, keys: int, settings: Settings, *, analyse: bo
         relay_cpu = cpu_seconds(relay.pid) - relay_before
         postgres_cpu = stage.postgres_cpu() - postgres_before
         purges = stage.purges()[0] - purges_before
-    stage.check_arrival(topic, rows)
+    repeats = stage.check_arrival(topic, rows)
+    if repeats:
+        _on_repeats(stage, repeats, settings, relay.log_tail(5))
     return Drain(
         rate=rows / seconds,
         relay_cpu=relay_cpu / rows * 1e6,
         postgres_cpu=postgres_cpu / rows * 1e6,
         rows_per_purge=rows / max(purges, 1),
     )
+
+
+def _on_repeats(stage: Stage, repeats: int, settings: Settings, said: str) -> None:
+    """Count what came twice though nothing was killed: barrier mode allows it, no other does."""
+    if settings.get("relay.mode") == "transactional":
+        raise NotDelivered(f"{repeats} records came twice; the relay said: {said}", 0)
+    log.warning("records came twice", repeats=repeats, said=said)
+    stage.repeats += repeats
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.bench.relay.drains import drain
 from windrow.bench.relay.live import WRITER
-from windrow.bench.relay.stage import PARTITIONS, Settings, Stage
+from windrow.bench.relay.stage import PARTITIONS, STOP_PATIENCE, Settings, Stage
 from windrow.extras import require
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -
         )
         stage.wait(lambda: len(arrivals) > expected // 2, "half of the records arrive")
         stopped_at = time.time()
-        leader.stop()
+        leader.stop(STOP_PATIENCE)
         writer.wait(seconds + 30)
         stage.wait(lambda: len(arrivals) >= expected, "all records arrive")
         stage.wait(stage.is_empty, "all records are purged")

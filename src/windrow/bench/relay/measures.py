@@ -86,6 +86,8 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
         Figure("one hot key, transactional", "records/s", hot_transactional, at_least(40_000)),
         *_live(on, progress),
         *_hard_times(on, progress),
+        # Last, since it counts all of them.
+        Figure("drains, records that came twice", "records", (on.repeats,), at_most(0)),
     ]
 
 

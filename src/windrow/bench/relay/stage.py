@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from windrow.bench.errors import NotDelivered
 from windrow.bench.processor_time import cpu_seconds
+from windrow.embedded.directory import create_directory, remove_directory
 from windrow.embedded.kafka import KafkaBroker
 from windrow.embedded.postgres import PostgresServer
 from windrow.embedded.postgres_binaries import debian_binaries
+from windrow.embedded.process import Child
 from windrow.extras import require
 from windrow.outbox.schema import migrate
 from windrow.outbox.table import Table
@@ -23,10 +24,11 @@ from windrow.outbox.table import Table
 PARTITIONS = 10
 VALUE_BYTES = 1024
 PATIENCE = 300.0
+STOP_PATIENCE = 30.0
 ROOM_FOR_MARKS, NO_ROOM = 45, 100
 """Fillfactors: what an outbox has, and what one is to have that nobody marks."""
 Settings = Mapping[str, str]
-"""What a relay is told by ``--set``."""
+"""What a relay is told, by the names of its configuration."""
 
 FILL = """
 INSERT INTO outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys,
@@ -38,33 +40,19 @@ FROM generate_series(1, %(rows)s) AS n
 
 
 @dataclass
-class RunningRelay:
-    """A relay in a process of its own, as users run it."""
-
-    process: subprocess.Popen[bytes]
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        return self.process.pid
-
-    def stop(self) -> None:
-        """Hand over and end."""
-        self.process.terminate()
-        self.process.wait(30)
-
-
-@dataclass
 class Stage:
     """The servers, and the connection that looks at them."""
 
     postgres: PostgresServer
     kafka: KafkaBroker
     connection: Any
+    directory: Path
     fillfactor: int = ROOM_FOR_MARKS
     """How full pages are when rows are written."""
+    repeats: int = 0
+    """Records that came twice in all drains so far, though nothing was killed."""
     _topics: int = 0
-    _consumers: list[Any] = field(default_factory=list)
+    _relays: int = 0
 
     def new_topic(self) -> str:
         """An empty topic."""
@@ -129,26 +117,31 @@ class Stage:
         self.connection.execute("DELETE FROM outbox_hold")
 
     @contextmanager
-    def relay(self, settings: Settings) -> Iterator[RunningRelay]:
-        """A relay that leads, and ends with the block."""
+    def relay(self, settings: Settings) -> Iterator[Child]:
+        """A relay that leads, in a process of its own as users run it, and ends with the block."""
+        self._relays += 1
+        name = f"relay-{self._relays}"
         given = {
             "database.dsn": self.postgres.dsn(),
             "kafka.bootstrap": self.kafka.bootstrap,
-            "log.level": "error",
+            # Why a record came twice, or a drain took long, is told there.
+            "log.level": "warning",
             **settings,
         }
-        flags = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
-        process = subprocess.Popen([sys.executable, "-m", "windrow", "relay", *flags])
+        relay = Child.start(
+            name,
+            [sys.executable, "-m", "windrow", "relay"],
+            cwd=self.directory,
+            log=self.directory / f"{name}.log",
+            env={f"WINDROW__{key.upper().replace('.', '__')}": given[key] for key in given},
+        )
         try:
-            self.wait(lambda: self._leads(process), "a relay leads")
-            yield RunningRelay(process)
+            relay.wait_until(self._is_led, PATIENCE, "lead")
+            yield relay
         finally:
-            process.terminate()
-            process.wait(30)
+            relay.stop(STOP_PATIENCE)
 
-    def _leads(self, process: subprocess.Popen[bytes]) -> bool:
-        if process.poll() is not None:
-            raise NotDelivered(f"the relay ended with {process.returncode}", 0)
+    def _is_led(self) -> bool:
         row = self.connection.execute(
             "SELECT FROM outbox_lease WHERE expires_at > clock_timestamp()"
         ).fetchone()
@@ -172,23 +165,25 @@ class Stage:
                 raise NotDelivered(what, patience)
             time.sleep(step)  # servers set no event: they have to be asked again
 
-    def check_arrival(self, topic: str, rows: int) -> None:
-        """See at a consumer that every row arrived, each key in its order.
+    def check_arrival(self, topic: str, rows: int) -> int:
+        """See at a consumer that every row arrived, each key in its order; returns the repeats.
 
         Raises:
-            NotDelivered: A record is missing, too many or out of order: no figure is worth that.
+            NotDelivered: A record is missing or out of order: no figure is worth that.
         """
         last: dict[bytes, int] = {}
-        count = 0
+        delivered = repeats = 0
         for message in self.messages(topic):
-            number = int(message.value().rstrip(b"x"))
-            key = message.key()
-            if number <= last.get(key, 0):
-                raise NotDelivered(f"{topic}: {key!r} goes back from {last[key]} to {number}", 0)
+            number, key = int(message.value().rstrip(b"x")), message.key()
+            before = last.get(key, 0)
+            if number < before:
+                raise NotDelivered(f"{topic}: {key!r} goes back from {before} to {number}", 0)
             last[key] = number
-            count += 1
-        if count != rows:
-            raise NotDelivered(f"{topic} holds {count} records of {rows}", 0)
+            repeats += number == before
+            delivered += number > before
+        if delivered != rows:
+            raise NotDelivered(f"{topic} holds {delivered} records of {rows}", 0)
+        return repeats
 
     def messages(self, topic: str) -> Iterator[Any]:
         """All that the topic holds now, as a reader of committed records sees it."""
@@ -234,6 +229,8 @@ def _children(pid: int) -> list[int]:
 def stage() -> Iterator[Stage]:
     """Both servers, durable, with an outbox ready to be filled."""
     with ExitStack() as stack:
+        directory = create_directory("bench")
+        stack.callback(remove_directory, directory)
         settings = {
             "shared_buffers": "1GB",
             "max_wal_size": "8GB",
@@ -248,4 +245,4 @@ def stage() -> Iterator[Stage]:
         )
         connection.execute("CREATE EXTENSION pg_stat_statements")
         migrate(connection, Table())
-        yield Stage(postgres, kafka, connection)
+        yield Stage(postgres, kafka, connection, directory)
