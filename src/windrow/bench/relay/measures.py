@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
+from windrow.bench.calm import CalmRounds
 from windrow.bench.measurement import Figure, at_least, at_most
 from windrow.bench.parts import Progress
 from windrow.bench.relay.drains import Bare, Drain, bare_sql, drain
 from windrow.bench.relay.hard_times import cost, hand_over_gap, worst_mark
 from windrow.bench.relay.live import delays, idle
-from windrow.bench.relay.stage import Stage, stage
+from windrow.bench.relay.stage import Settings, Stage, stage
 from windrow.bench.yardstick import fixed_work
 
 BARRIER = {"relay.mode": "barrier"}
 DIFF = {"relay.mode": "barrier", "relay.reader": "diff"}
 TRANSACTIONAL = {"relay.mode": "transactional"}
+MODES = {"barrier": BARRIER, "diff": DIFF, "transactional": TRANSACTIONAL}
+ROWS = 240_000
 KEYS = 1_000
 ROUNDS = 5
 """Of what is quick. The machine's speed moves between them, so what is compared takes turns."""
@@ -40,40 +44,41 @@ def _quick(on: Stage, progress: Progress) -> list[Figure]:
     ]
 
 
+@dataclass(frozen=True)
+class _Round:
+    """What is compared is measured in one round."""
+
+    work: float
+    drains: dict[str, Drain]
+    bare: Bare
+
+
 def _full(on: Stage, progress: Progress) -> list[Figure]:
-    rows = 240_000
-    drains: dict[str, list[Drain]] = {"barrier": [], "diff": [], "transactional": []}
-    modes = {"barrier": BARRIER, "diff": DIFF, "transactional": TRANSACTIONAL}
-    bare: list[Bare] = []
-    work: list[float] = []
-    for name, settings in modes.items():
+    calm = CalmRounds()
+    for name, settings in MODES.items():
         # A broker compiles its hot code during its first minutes, which takes a quarter of the
         # machine: a cluster that has been up for a while does not.
-        progress(0.0, f"warming up the broker: draining {rows:,} rows, {name}")
-        drain(on, rows, KEYS, settings)
-    for n in range(ROUNDS):
-        work.append(fixed_work())
-        for name, settings in modes.items():
-            progress(0.6 * n / ROUNDS, f"round {n + 1} of {ROUNDS}: draining {rows:,} rows, {name}")
-            drains[name].append(drain(on, rows, KEYS, settings))
-            if settings is BARRIER:
-                # At once: the machine may be another one by the end of the round.
-                bare.append(bare_sql(on, rows, KEYS))
+        progress(0.0, f"warming up the broker: draining {ROWS:,} rows, {name}")
+        drain(on, ROWS, KEYS, settings)
+    rounds = calm(ROUNDS, lambda number: _round(on, number, progress))
     progress(0.6, "one hot key")
-    hot = _repeat(ROUNDS, lambda: drain(on, 3_000, 1, BARRIER).rate)
-    hot_transactional = _repeat(ROUNDS, lambda: drain(on, 120_000, 1, TRANSACTIONAL).rate)
-    barrier_ratio = [d.rate / b.rate for d, b in zip(drains["barrier"], bare, strict=True)]
+    hot = calm(ROUNDS, lambda _: drain(on, 3_000, 1, BARRIER).rate)
+    hot_transactional = calm(ROUNDS, lambda _: drain(on, 120_000, 1, TRANSACTIONAL).rate)
+    drains = {name: [one.drains[name] for one in rounds] for name in MODES}
     return [
         *_drained("barrier", drains["barrier"], 30_000),
         *_drained("diff", drains["diff"], None),
         *_drained("transactional", drains["transactional"], 40_000),
         Figure(
-            "drain, barrier, of the same SQL alone", "ratio", tuple(barrier_ratio), at_least(0.6)
+            "drain, barrier, of the same SQL alone",
+            "ratio",
+            tuple(one.drains["barrier"].rate / one.bare.rate for one in rounds),
+            at_least(0.6),
         ),
         Figure(
             "the same SQL alone, PostgreSQL CPU",
             "µs/record",
-            tuple(b.postgres_cpu for b in bare),
+            tuple(one.bare.postgres_cpu for one in rounds),
         ),
         Figure(
             "drain, barrier, rows per purge",
@@ -81,27 +86,43 @@ def _full(on: Stage, progress: Progress) -> list[Figure]:
             tuple(d.rows_per_purge for d in drains["barrier"]),
             at_least(200),
         ),
-        Figure("a fixed piece of work, before each round", "ms", tuple(work)),
-        Figure("one hot key, barrier", "records/s", hot, at_least(900)),
-        Figure("one hot key, transactional", "records/s", hot_transactional, at_least(40_000)),
-        *_live(on, progress),
-        *_hard_times(on, progress),
-        # Last, since it counts all of them.
+        Figure("a fixed piece of work, before each round", "ms", tuple(one.work for one in rounds)),
+        Figure("one hot key, barrier", "records/s", tuple(hot), at_least(900)),
+        Figure(
+            "one hot key, transactional", "records/s", tuple(hot_transactional), at_least(40_000)
+        ),
+        *_live(on, calm, progress),
+        *_hard_times(on, calm, progress),
+        # Last, since they speak of all of it.
         Figure("drains, records that came twice", "records", (on.repeats,), at_most(0)),
+        *calm.figures(),
     ]
 
 
-def _hard_times(on: Stage, progress: Progress) -> list[Figure]:
+def _round(on: Stage, number: int, progress: Progress) -> _Round:
+    drains: dict[str, Drain] = {}
+    work = fixed_work()
+    for name, settings in MODES.items():
+        what = f"round {number + 1} of {ROUNDS}: draining {ROWS:,} rows, {name}"
+        progress(0.6 * number / ROUNDS, what)
+        drains[name] = drain(on, ROWS, KEYS, settings)
+        if settings is BARRIER:
+            # At once: the machine may be another one by the end of the round.
+            bare = bare_sql(on, ROWS, KEYS)
+    return _Round(work, drains, bare)
+
+
+def _hard_times(on: Stage, calm: CalmRounds, progress: Progress) -> list[Figure]:
     progress(0.85, "leaving while records come in")
-    stops = [hand_over_gap(on, 300, 8.0, BARRIER) for _ in range(ROUNDS)]
+    stops = calm(ROUNDS, lambda _: hand_over_gap(on, 300, 8.0, BARRIER))
     progress(0.88, "300,000 rows with vacuum blocked")
-    marks = _repeat(ROUNDS, lambda: worst_mark(on, 300_000, KEYS, BARRIER))
+    marks = calm(ROUNDS, lambda _: worst_mark(on, 300_000, KEYS, BARRIER))
     progress(0.92, "3,000,000 rows, between drains of 10,000")
     ratios = (_large_to_small(on),)
     return [
         Figure("clean hand-over, silence", "ms", tuple(gap for gap, _ in stops), at_most(1_000)),
         Figure("clean hand-over, repeats", "records", tuple(n for _, n in stops), at_most(0)),
-        Figure("worst mark, vacuum blocked", "s", marks, at_most(1)),
+        Figure("worst mark, vacuum blocked", "s", tuple(marks), at_most(1)),
         Figure("cost of a record, 3M backlog to 10k", "ratio", ratios, at_most(1.2)),
     ]
 
@@ -136,7 +157,7 @@ def _drained(name: str, drains: list[Drain], goal: float | None) -> list[Figure]
     ]
 
 
-def _live(on: Stage, progress: Progress) -> list[Figure]:
+def _live(on: Stage, calm: CalmRounds, progress: Progress) -> list[Figure]:
     figures = []
     cases = [
         ("barrier", 300, BARRIER, 4.0),
@@ -145,7 +166,7 @@ def _live(on: Stage, progress: Progress) -> list[Figure]:
     ]
     for n, (name, rate, settings, goal) in enumerate(cases):
         progress(0.7 + 0.07 * n, f"delay at {rate} a second, {name}")
-        rounds = [delays(on, rate, 10.0, settings) for _ in range(ROUNDS)]
+        rounds = calm(ROUNDS, partial(_delays, on, rate, settings))
         title = f"commit to consumer, {name}, {rate}/s"
         figures += [
             Figure(f"{title}, p50", "ms", tuple(p50 for p50, _ in rounds), at_most(goal)),
@@ -161,5 +182,5 @@ def _live(on: Stage, progress: Progress) -> list[Figure]:
     return figures
 
 
-def _repeat(count: int, measure_once: Callable[[], float]) -> tuple[float, ...]:
-    return tuple(measure_once() for _ in range(count))
+def _delays(on: Stage, rate: int, settings: Settings, _: int) -> tuple[float, float]:
+    return delays(on, rate, 10.0, settings)
