@@ -7,15 +7,16 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import grpc
 import pytest
 
-from windrow.journal.frames.calling import NEVER_LEFT, Call
-from windrow.journal.frames.format import HELLO
+from windrow.journal.frames.calling import NEVER_LEFT, Call, Connection, Way
+from windrow.journal.frames.format import HELLO, HIGH_WATER, Kind, Opening, frame
 from windrow.journal.frames.pool import Pool
-from windrow.journal.frames.serving import HIGH_WATER, FrameServer
+from windrow.journal.frames.serving import FrameServer
 from windrow.journal.not_written import FailureKind
 from windrow.journal.wire import protocol_pb2 as pb
 from windrow.journal.wire.protocol_pb2_grpc import JournalStub
@@ -23,6 +24,7 @@ from windrow.journal.wire.protocol_pb2_grpc import JournalStub
 LIMIT = 4 * 1024 * 1024
 PATIENCE = 30.0
 Answer = Callable[[Any, Any], Any]
+_EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -42,6 +44,7 @@ class Service:
         self.answer: Answer | None = None
         self.cancelled = asyncio.Event()
         self.metadata: Any = None
+        self.given_out = 0
 
     async def Append(self, requests: Any, context: Any) -> pb.AppendResponse:
         """Take an append."""
@@ -60,6 +63,13 @@ class Service:
         """Answer each message with its offset."""
         async for message in requests:
             yield pb.ReplicateResponse(acknowledged_end=message.content_delta)
+
+    async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Answer with as many messages as the end offset, each of as many bytes as the offset."""
+        self.metadata = context.invocation_metadata()
+        for n in range(request.end_offset):
+            yield pb.ReadResponse(offset=n, content=bytes(request.offset))
+            self.given_out += 1
 
 
 class Serving:
@@ -91,6 +101,23 @@ class Serving:
             await call.write(pb.AppendRequest(content=content))
         await call.done_writing()
         return int((await call).total_chunks)
+
+    async def read(self, messages: int, size: int) -> Call:
+        """Begin a read of so many messages."""
+        call = self.pool.call(
+            self.endpoint, "Read", (), pb.ReadResponse.FromString, _never, gathers=True
+        )
+        await call.write(pb.ReadRequest(offset=size, end_offset=messages))
+        await call.done_writing()
+        return call
+
+
+async def _offsets(call: Call) -> list[int]:
+    """Of all messages that a read is answered with."""
+    offsets = []
+    while (message := await call.read()) is not _EOF:
+        offsets.append(message.offset)
+    return offsets
 
 
 async def _write_for_ever(call: Call) -> None:
@@ -177,7 +204,7 @@ async def test_messages_of_a_stream_are_answered_as_they_come() -> None:
             await call.write(pb.ReplicateRequest(content_delta=n))
             assert (await call.read()).acknowledged_end == n
         await call.done_writing()
-        assert await call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
+        assert await call.read() is _EOF
 
 
 @in_a_loop
@@ -260,6 +287,120 @@ async def test_a_caller_is_read_no_faster_than_it_is_served() -> None:
         assert (await call).total_chunks == 64
         assert held[0] <= HIGH_WATER + LIMIT
         await writing
+
+
+@in_a_loop
+async def test_a_read_is_answered_by_all_its_messages_and_its_end() -> None:
+    async with served() as serving:
+        for messages, size in ((0, 0), (3, 10), (100, 100_000)):
+            assert await _offsets(await serving.read(messages, size)) == list(range(messages))
+        assert serving.connections == 1
+
+
+@in_a_loop
+async def test_the_end_of_a_small_read_comes_with_its_last_message() -> None:
+    """Who reads up to an offset gives up then: its connection is to be there for the next."""
+    async with served() as serving:
+        for _ in range(3):
+            call = await serving.read(2, 100)
+            assert [(await call.read()).offset, (await call.read()).offset] == [0, 1]
+            call.cancel()
+        assert serving.connections == 1
+
+
+@in_a_loop
+async def test_a_read_that_asks_for_nothing_is_refused() -> None:
+    async with served() as serving:
+        call = serving.pool.call(
+            serving.endpoint, "Read", (), pb.ReadResponse.FromString, _never, gathers=True
+        )
+        await call._begin()
+        await call.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError, match="the call says nothing"):
+            await call.read()
+
+
+@in_a_loop
+async def test_a_reader_is_answered_no_faster_than_it_reads() -> None:
+    """Otherwise a client would take all of a large journal into its memory."""
+    size, messages = 100_000, 1_000
+    async with served() as serving:
+        call = await serving.read(messages, size)
+        assert (await call.read()).offset == 0
+        before = -1
+        while before < serving.service.given_out:  # until it stands still
+            before = serving.service.given_out
+            await asyncio.sleep(0.3)
+        # What both ends hold, and the kernel between them.
+        assert before < messages // 2
+        assert call._unread_bytes <= HIGH_WATER + 2 * size
+        assert await _offsets(call) == list(range(1, messages))
+        assert await _offsets(await serving.read(2, 10)) == [0, 1]
+        assert serving.connections == 1
+
+
+@in_a_loop
+async def test_others_get_a_turn_while_a_long_answer_is_sent() -> None:
+    """A broker that only sends would lose its lease meanwhile."""
+    async with served() as serving:
+        call = await serving.read(50, 100_000)
+        looks: list[int] = []
+
+        async def look() -> None:
+            while serving.service.given_out < 50:
+                looks.append(serving.service.given_out)
+                await asyncio.sleep(0)
+
+        looking = asyncio.create_task(look())
+        assert await _offsets(call) == list(range(50))
+        await looking
+        assert max(after - before for before, after in pairwise(looks)) <= 2
+
+
+class _Transport(asyncio.Transport):
+    """Takes all that is written, and knows whether anybody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reads = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def is_reading(self) -> bool:
+        return self._reads
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        self._reads = False
+
+    def resume_reading(self) -> None:
+        self._reads = True
+
+
+@in_a_loop
+async def test_a_connection_that_was_held_back_when_its_call_ended_hears_the_next_one() -> None:
+    transport, connection, given_back = _Transport(), Connection(), list[Connection]()
+    connection.connection_made(transport)
+    connection.data_received(HELLO)
+
+    async def connect() -> Connection:
+        return connection
+
+    way = Way(connect, given_back.append, _never)
+    call = Call(way, Opening("Read"), pb.ReadResponse.FromString, gathers=True)
+    await call.write(pb.ReadRequest())
+    await call.done_writing()
+    large = frame(Kind.MESSAGE, pb.ReadResponse(content=bytes(2 * HIGH_WATER)).SerializeToString())
+    connection.data_received(large)
+    assert not transport.is_reading()
+    connection.data_received(frame(Kind.END))  # it was on its way already
+    assert transport.is_reading()
+    assert given_back == [connection]
+    assert len((await call.read()).content) == 2 * HIGH_WATER
+    assert await call.read() is _EOF
 
 
 @in_a_loop
@@ -463,8 +604,8 @@ async def test_a_frame_that_is_too_large_ends_the_call() -> None:
 async def test_a_method_that_is_not_served_is_refused() -> None:
     async with served() as serving:
         call = serving.pool.call(
-            serving.endpoint, "Read", (), pb.ReadResponse.FromString, _never, gathers=True
+            serving.endpoint, "List", (), pb.ListResponse.FromString, _never, gathers=True
         )
-        await call.write(pb.ReadRequest())
-        with pytest.raises(grpc.aio.AioRpcError, match="no method 'Read'"):
+        await call.write(pb.ListRequest())
+        with pytest.raises(grpc.aio.AioRpcError, match="no method 'List'"):
             await call

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from windrow.journal.wire import protocol_pb2 as pb
 
 
-READ_CHUNK = ("windrow-chunk", str(256 * 1024))
-"""Asks our brokers for larger pieces than stock clients expect; a stock broker ignores it."""
-
-
 class Calls:
     """What every part of one client calls brokers through."""
 
@@ -48,12 +44,10 @@ class Calls:
         endpoint = self._dispatcher.for_primary(journal, self.clock.monotonic())
         return endpoint, self._channels.append(endpoint, timeout)
 
-    def read(self, request: pb.ReadRequest) -> tuple[str, Any]:
-        """Begin a read, at a near member if one is known."""
-        endpoint = self._dispatcher.for_member(request.journal, self.clock.monotonic())
-        options = self._options(None)
-        options["metadata"] = (*options["metadata"], READ_CHUNK)
-        return endpoint, self._stub(endpoint).Read(request, **options)
+    def read(self, journal: str) -> tuple[str, Any]:
+        """Begin a read, at a near member if one is known; returns the endpoint and the call."""
+        endpoint = self._dispatcher.for_member(journal, self.clock.monotonic())
+        return endpoint, self._channels.read(endpoint)
 
     def fragments(self, request: pb.FragmentsRequest) -> tuple[str, Any]:
         """Ask for a page of fragments."""

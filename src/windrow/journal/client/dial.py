@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windrow.errors import Failed, Unreachable
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 Token = str | Callable[[], str]
 """A bearer token, or what gives the one that is valid now."""
+
+READ_CHUNK = ("windrow-chunk", str(256 * 1024))
+"""Asks our brokers for larger pieces than stock clients expect; a stock broker ignores it."""
 
 _OPTIONS = (
     # A connection nobody uses is let go, and made again in a moment.
@@ -64,19 +68,16 @@ class Channels:
         self._tls = tls
         self._token = token
         self._opened: dict[str, tuple[grpc.aio.Channel, Any]] = {}
-        self._frames: Pool | None = None
+        self._pools: dict[str, Pool] = {}
+        """Of appends and of reads: many reads that wait for content are in no append's way."""
 
     def append(self, endpoint: str, timeout: float | None) -> Any:
         """Begin an append: a call of ``grpc.aio``, or what looks like one."""
-        if self._frames is None:
-            require("grpc")
-            from windrow.journal.frames.pool import Pool
-
-            self._frames = Pool()
+        pool = self._pool("Append")
         from windrow.journal.wire import protocol_pb2 as pb
 
         metadata = self.metadata()
-        return self._frames.call(
+        return pool.call(
             endpoint,
             "Append",
             metadata,
@@ -85,6 +86,30 @@ class Channels:
             gathers=True,
             timeout=timeout,
         )
+
+    def read(self, endpoint: str) -> Any:
+        """Begin a read; its one message is written to it, and its answers are read from it."""
+        pool = self._pool("Read")
+        from windrow.journal.frames.calling import OneMessage
+        from windrow.journal.wire import protocol_pb2 as pb
+
+        metadata = (*self.metadata(), READ_CHUNK)
+        return pool.call(
+            endpoint,
+            "Read",
+            metadata,
+            pb.ReadResponse.FromString,
+            lambda: OneMessage(partial(self.stub(endpoint).Read, metadata=metadata)),
+            gathers=True,
+        )
+
+    def _pool(self, method: str) -> Pool:
+        if method not in self._pools:
+            require("grpc")
+            from windrow.journal.frames.pool import Pool
+
+            self._pools[method] = Pool()
+        return self._pools[method]
 
     def stub(self, endpoint: str) -> Any:
         """What calls the broker at an endpoint."""
@@ -105,8 +130,8 @@ class Channels:
 
     async def close(self) -> None:
         """Close every connection; calls in flight end as cancelled, or as unavailable."""
-        if self._frames is not None:
-            self._frames.close()
+        for pool in self._pools.values():
+            pool.close()
         opened, self._opened = self._opened, {}
         for channel, _ in opened.values():
             await channel.close(None)

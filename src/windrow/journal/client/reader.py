@@ -63,8 +63,6 @@ class Reader:
             return self._chunk(kept)
         if self._pieces is not None:
             return await self._next_piece(self._pieces)
-        if self._call is None:
-            self._open()
         while (message := await self._receive()) is not None:
             chunk = self._on_message(message)
             if chunk is not None:
@@ -76,11 +74,13 @@ class Reader:
         if self._call is not None:
             self._call.cancel()
 
-    def _open(self) -> None:
+    async def _open(self) -> None:
         from windrow.journal.client import translation
 
         request = translation.read_request(self.request, self.offset, self._calls.min_revision)
-        self._endpoint, self._call = self._calls.read(request)
+        self._endpoint, self._call = self._calls.read(self.request.journal)
+        await self._call.write(request)
+        await self._call.done_writing()
 
     async def _receive(self) -> pb.ReadResponse | None:
         import grpc
@@ -89,6 +89,8 @@ class Reader:
 
         journal = self.request.journal
         try:
+            if self._call is None:
+                await self._open()
             message = await self._call.read()
         except grpc.aio.AioRpcError as error:
             raise self._calls.on_error("Read", journal, self._endpoint, error) from error

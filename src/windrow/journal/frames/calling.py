@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 import grpc
 
 from windrow.journal.frames.format import (
+    GATHERED,
     GOOD_END,
     HELLO,
+    HIGH_WATER,
     BrokenFrames,
     Ending,
     FrameReader,
@@ -29,9 +31,6 @@ from windrow.journal.not_written import FailureKind
 
 NEVER_LEFT = "failed to connect to all addresses"
 """How gRPC tells of a call for which there was no connection: nothing of it was sent."""
-
-GATHERED = 64 * 1024
-"""Messages of a call that come in one breath are sent together, up to about so many bytes."""
 
 MAX_ANSWER = 64 * 1024 * 1024
 
@@ -75,6 +74,17 @@ class Connection(asyncio.Protocol):
     def rest(self) -> None:
         """The call is over; another one may begin."""
         self._call = None
+        self.go_on()
+
+    def hold_back(self) -> None:
+        """Read no more for now: whoever is answered lags behind."""
+        if self.is_open and self._transport is not None:
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read on."""
+        if self.is_open and self._transport is not None:
+            self._transport.resume_reading()
 
     def put(self, data: bytes) -> None:
         """Send it with whatever else is put in this turn of the loop, or by ``flush`` before."""
@@ -177,6 +187,34 @@ class Way:
     """The same call over gRPC."""
 
 
+class OneMessage:
+    """A call of gRPC that takes one message, with the methods of one that takes a stream."""
+
+    def __init__(self, begin: Callable[[Any], Any]) -> None:
+        self._begin = begin
+        self._call: Any = None
+
+    async def write(self, message: Any) -> None:
+        """Begin it."""
+        self._call = self._begin(message)
+
+    async def done_writing(self) -> None:
+        """Say that no more messages come, which it knows."""
+
+    async def read(self) -> Any:
+        """The next message of the answer, or ``grpc.aio.EOF``."""
+        return await self._call.read()
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._call is not None and bool(self._call.done())
+
+    def cancel(self) -> None:
+        """End it."""
+        if self._call is not None:
+            self._call.cancel()
+
+
 class Call:
     """A call of a broker, whichever way it takes."""
 
@@ -203,7 +241,9 @@ class Call:
         self._connection: Connection | None = None
         self._other: Any = None
         self._timer: asyncio.TimerHandle | None = None
-        self._answers: deque[Any] = deque()
+        self._answers: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._is_held_back = False
         self._ending: Ending | None = None
         self._is_done_writing = False
         self._waiter: asyncio.Future[None] | None = None
@@ -299,11 +339,20 @@ class Call:
                     return _EOF
                 raise self._error()
             await self._wait()
-        return self._answers.popleft()
+        return self._take()
 
     def read_now(self) -> Any | None:
         """The next message of the answer, if it is here already."""
-        return self._answers.popleft() if self._answers else None
+        return self._take() if self._answers else None
+
+    def _take(self) -> Any:
+        payload = self._answers.popleft()
+        self._unread_bytes -= len(payload)
+        if self._is_held_back and self._unread_bytes <= HIGH_WATER // 2:
+            self._is_held_back = False
+            if self._ending is None and self._connection is not None:
+                self._connection.go_on()
+        return self._parse(payload)
 
     def __await__(self) -> Generator[Any, None, Any]:
         """The one message that is answered."""
@@ -315,7 +364,7 @@ class Call:
         while self._ending is None:
             await self._wait()
         if self._ending.is_ok and self._answers:
-            return self._answers[0]
+            return self._parse(self._answers[0])
         raise self._error()
 
     async def _by_grpc(self, step: Awaitable[T]) -> T:
@@ -351,13 +400,21 @@ class Call:
             BrokenFrames: It is not what a broker says.
         """
         if kind == Kind.MESSAGE:
-            self._answers.append(self._parse(payload))
+            self._put(payload)
         elif kind == Kind.END:
             self._on_end(Ending.decode(payload))
         else:
             raise BrokenFrames(f"a frame of kind {kind}")
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _put(self, payload: bytes) -> None:
+        self._answers.append(payload)
+        self._unread_bytes += len(payload)
+        if self._unread_bytes > HIGH_WATER and not self._is_held_back:
+            assert self._connection is not None
+            self._is_held_back = True
+            self._connection.hold_back()
 
     def _on_end(self, ending: Ending) -> None:
         connection = self._connection

@@ -17,6 +17,12 @@ from windrow.errors import Failed
 HELLO = b"WINDROW CALLS 1\r\n\r\n"
 """Neither HTTP/1 nor HTTP/2, so that whoever speaks those refuses it at once."""
 
+GATHERED = 64 * 1024
+"""Messages of a call that come in one breath are sent together, up to about so many bytes."""
+
+HIGH_WATER = 1 << 20
+"""Bytes that one end may lag behind the other, before that one is read no more."""
+
 Metadata = tuple[tuple[str, str], ...]
 
 _HEAD = struct.Struct(">IB")

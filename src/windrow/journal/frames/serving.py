@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import grpc
 
 from windrow.journal.frames.format import (
+    GATHERED,
     HELLO,
+    HIGH_WATER,
     BrokenFrames,
     Ending,
     FrameReader,
@@ -31,9 +33,6 @@ from windrow.telemetry import get_logger
 
 _log = get_logger(__name__)
 
-HIGH_WATER = 1 << 20
-"""Bytes of messages that a call may lag behind its caller, before the caller is read no more."""
-
 STOPPING = "the broker is shutting down, and has not begun this call; try another one"
 
 
@@ -46,6 +45,9 @@ class Service(Protocol):
     def Replicate(self, requests: Any, context: Any) -> AsyncIterator[Any]:
         """Serve a primary."""
 
+    def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Give out content."""
+
 
 class FrameServer:
     """All connections that speak frames."""
@@ -54,8 +56,9 @@ class FrameServer:
         self.limit = max_message_bytes
         self.is_stopping = False
         self._methods = {
-            "Append": _Method(pb.AppendRequest.FromString, service.Append, False),
+            "Append": _Method(pb.AppendRequest.FromString, service.Append),
             "Replicate": _Method(pb.ReplicateRequest.FromString, service.Replicate, True),
+            "Read": _Method(pb.ReadRequest.FromString, _of_one(service.Read), True, gathers=True),
         }
         self._open: set[_Served] = set()
 
@@ -101,11 +104,28 @@ class FrameServer:
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """A method of the service: how its messages are read, and whether it answers with many."""
+    """A method of the service: how its messages are read, and how it answers."""
 
     parse: Callable[[bytes], Any]
     call: Callable[[Any, Any], Any]
-    is_stream: bool
+    is_stream: bool = False
+    """Whether it answers with many messages."""
+    gathers: bool = False
+    """Whether those that come in one breath, and the end with them, are sent together."""
+
+
+def _of_one(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], AsyncGenerator[Any, None]]:
+    """A method that takes one message, as one that takes a stream of them."""
+
+    async def call(requests: Requests, context: Context) -> AsyncGenerator[Any, None]:
+        async for request in requests:
+            async with aclosing(method(request, context)) as answers:
+                async for answer in answers:
+                    yield answer
+            return
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call says nothing")
+
+    return call
 
 
 class Requests:
@@ -191,6 +211,9 @@ class _Served(asyncio.Protocol):
         self._context = Context(())
         self._is_paused = False
         self._drained: asyncio.Future[None] | None = None
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._flushing: asyncio.Handle | None = None
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -248,7 +271,7 @@ class _Served(asyncio.Protocol):
         last = b""
         try:
             if method.is_stream:
-                await self._answer_many(method.call(requests, context))
+                await self._answer_many(method.call(requests, context), method.gathers)
             else:
                 answer = await method.call(requests, context)
                 last = frame(Kind.MESSAGE, answer.SerializeToString())
@@ -262,12 +285,15 @@ class _Served(asyncio.Protocol):
             context.ending = Ending("UNKNOWN", f"{type(error).__name__}: {error}")
         self._end(last, context.ending)
 
-    async def _answer_many(self, answers: AsyncGenerator[Any, None]) -> None:
+    async def _answer_many(self, answers: AsyncGenerator[Any, None], gathers: bool) -> None:
+        write = self._put if gathers else self._write
         async with aclosing(answers):
             async for answer in answers:
-                self._write(frame(Kind.MESSAGE, answer.SerializeToString()))
+                write(frame(Kind.MESSAGE, answer.SerializeToString()))
                 if self._drained is not None:
                     await self._drained
+                elif gathers and not self._unsent:
+                    await asyncio.sleep(0)  # of a long answer to a quick reader others get a turn
 
     def _end(self, last: bytes, ending: Ending) -> None:
         self._write(last + frame(Kind.END, ending.encode()))
@@ -278,7 +304,23 @@ class _Served(asyncio.Protocol):
         if self._server.is_stopping:
             self.say_farewell()
 
+    def _put(self, data: bytes) -> None:
+        """Send it with what else is put or written in this turn of the loop."""
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > GATHERED:
+            self._write(b"")
+        elif self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._write, b"")
+
     def _write(self, data: bytes) -> None:
+        """Send it, behind what was put before."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        if self._unsent:
+            data = b"".join((*self._unsent, data))
+            self._unsent, self._unsent_bytes = [], 0
         if not self._transport.is_closing():
             self._transport.write(data)
 
