@@ -56,9 +56,9 @@ def test_a_broker_that_stands_still_brings_repeats_and_the_relay_says_why(
 ) -> None:
     """Longer than a record may be on its way: whether it arrived is not known, so it goes again."""
     counted = on.repeats
-    still = threading.Thread(target=_stand_still_in_a_drain, args=(on, 60_000, 2.5))
+    still = threading.Thread(target=_stand_still_in_a_drain, args=(on, 30_000, 2.5))
     still.start()
-    drain(on, 60_000, 100, {"relay.mode": "barrier"})
+    drain(on, 30_000, 100, {"relay.mode": "barrier"})
     still.join()
     assert on.repeats > counted
     assert "_MSG_TIMED_OUT" in caplog.text
