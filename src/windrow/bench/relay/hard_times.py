@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from windrow.bench.relay.drains import drain
-from windrow.bench.relay.live import WRITER
+from windrow.bench.relay.live import writer_argv, writer_env
 from windrow.bench.relay.stage import PARTITIONS, STOP_PATIENCE, Settings, Stage
 from windrow.extras import require
 
@@ -66,7 +65,8 @@ def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -
     with stage.relay(settings) as leader, stage.relay(settings):
         reader.start()
         writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, stage.postgres.dsn(), topic, str(rate), str(seconds)],
+            writer_argv(topic, rate, seconds),
+            env=writer_env(stage),
             stdout=subprocess.DEVNULL,
         )
         stage.wait(lambda: len(arrivals) > expected // 2, "half of the records arrive")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -13,11 +14,11 @@ from windrow.bench.relay.stage import PARTITIONS, Settings, Stage
 from windrow.extras import require
 
 WRITER = """
-import sys, time, psycopg
-dsn, topic, rate, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+import os, sys, time, psycopg
+topic, rate, seconds = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 insert = ("INSERT INTO outbox (create_time, kafka_topic, kafka_key, kafka_value, kafka_header_keys,"
           " kafka_header_values) VALUES (now(), %s, %s, %s, '{source,trace}', '{bench,none}')")
-with psycopg.connect(dsn, autocommit=True) as connection:
+with psycopg.connect(os.environ["WRITER_DSN"], autocommit=True) as connection:
     began = time.time()
     for n in range(int(rate * seconds)):
         due = began + n / rate
@@ -27,6 +28,16 @@ with psycopg.connect(dsn, autocommit=True) as connection:
         # The commit is over: its moment goes into the next record's value, for the reader.
         print(n, time.time(), flush=False)
 """
+
+
+def writer_argv(topic: str, rate: int, seconds: float) -> list[str]:
+    """A program that writes at a rate for a while, and tells when each record was committed."""
+    return [sys.executable, "-c", WRITER, topic, str(rate), str(seconds)]
+
+
+def writer_env(stage: Stage) -> dict[str, str]:
+    """Where it writes to: not an argument, since anybody may read those."""
+    return {**os.environ, "WRITER_DSN": stage.postgres.dsn()}
 
 
 def delays(stage: Stage, rate: int, seconds: float, settings: Settings) -> tuple[float, float]:
@@ -52,9 +63,12 @@ def delays(stage: Stage, rate: int, seconds: float, settings: Settings) -> tuple
     with stage.relay(settings):
         reader = threading.Thread(target=consume, daemon=True)
         reader.start()
-        argv = [stage.postgres.dsn(), topic, str(rate), str(seconds)]
         done = subprocess.run(
-            [sys.executable, "-c", WRITER, *argv], capture_output=True, text=True, check=True
+            writer_argv(topic, rate, seconds),
+            env=writer_env(stage),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         reader.join(30)
     consumer.close()
