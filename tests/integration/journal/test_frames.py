@@ -457,10 +457,12 @@ async def test_a_broker_that_stops_ends_what_it_began_and_says_what_it_did_not_b
         await stopping
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", HELLO.replace(b"2", b"1")]
+)
 @in_a_loop
 async def test_who_does_not_greet_back_is_called_by_grpc(answer: bytes) -> None:
-    """A stock broker, or one whose port belongs to gRPC."""
+    """A stock broker, one whose port belongs to gRPC, or one of another release."""
     dialled = 0
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -14,8 +14,12 @@ from functools import lru_cache
 
 from windrow.errors import Failed
 
-HELLO = b"WINDROW CALLS 1\r\n\r\n"
-"""Neither HTTP/1 nor HTTP/2, so that whoever speaks those refuses it at once."""
+HELLO = b"WINDROW CALLS 2\r\n\r\n"
+"""Neither HTTP/1 nor HTTP/2, so that whoever speaks those refuses it at once.
+
+The number grows with what may be asked in frames: an end of another number is called by gRPC, which
+they have in common. 1 could not read.
+"""
 
 GATHERED = 64 * 1024
 """Messages of a call that come in one breath are sent together, up to about so many bytes."""
