@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from tests.fixtures.readers import READERS
 from tests.fixtures.relaying import OutboxDatabase
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.postgres import PostgresStore
@@ -59,7 +60,7 @@ def plan_table(outbox: OutboxDatabase) -> Iterator[PlanTable]:
     table.close()
 
 
-@pytest.fixture(params=["mark", "diff", "batches"])
+@pytest.fixture(params=[*READERS, "batches"])
 def reader_of(
     request: pytest.FixtureRequest, outbox: OutboxDatabase, plan_table: PlanTable
 ) -> Iterator[Callable[[int, Plan], Reader]]:
@@ -71,7 +72,7 @@ def reader_of(
             if request.param == "batches":
                 reader = BatchReader(PostgresBatches(outbox.dsn, outbox.table))
             else:
-                reader = Reader(PostgresStore(outbox.dsn, outbox.table, reader=request.param))
+                reader = Reader(READERS[request.param](outbox.dsn, outbox.table))
             opened.enter_context(reader.store)
             epoch = plan_table.raise_epoch(shard, plan)
             enter(reader.store, Leading(epoch, 0.0, shard=shard, plan=plan))
