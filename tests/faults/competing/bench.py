@@ -197,6 +197,7 @@ class CompetingBench:
         self.held += [(victim.name, message) for message in self.held_by(victim)]
 
     def held_by(self, relay: RelayProcess) -> list[Arrival]:
+        assert relay.token is not None, f"{relay.name} never started: nobody knows what it held"
         rows = self.place.sql(f"SELECT kafka_key FROM {{outbox}} WHERE leader_id = '{relay.token}'")
         return [(key, int(key.removeprefix("key-"))) for (key,) in rows]
 

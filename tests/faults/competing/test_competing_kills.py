@@ -73,7 +73,8 @@ def test_stopped_relay_leaves_nothing_behind_and_doubles_nothing(
     with competing_bench(place, tmp_path) as bench:
         bench.start_receiver()
         bench.start_writer()
-        bench.start_relay()
+        # Before that, SIGTERM ends it as it ends any process.
+        bench.start_relay().wait_for_start()
         for _ in range(2):
             bench.start_relay().wait_for_start()
             leaving = bench.relays[0]
