@@ -8,7 +8,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.fixtures.readers import READERS
 from tests.fixtures.relaying import OutboxDatabase
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.postgres import PostgresStore
@@ -60,7 +59,7 @@ def plan_table(outbox: OutboxDatabase) -> Iterator[PlanTable]:
     table.close()
 
 
-@pytest.fixture(params=[*READERS, "batches"])
+@pytest.fixture(params=["mark", "diff", "batches"])
 def reader_of(
     request: pytest.FixtureRequest, outbox: OutboxDatabase, plan_table: PlanTable
 ) -> Iterator[Callable[[int, Plan], Reader]]:
@@ -72,7 +71,7 @@ def reader_of(
             if request.param == "batches":
                 reader = BatchReader(PostgresBatches(outbox.dsn, outbox.table))
             else:
-                reader = Reader(READERS[request.param](outbox.dsn, outbox.table))
+                reader = Reader(PostgresStore(outbox.dsn, outbox.table, reader=request.param))
             opened.enter_context(reader.store)
             epoch = plan_table.raise_epoch(shard, plan)
             enter(reader.store, Leading(epoch, 0.0, shard=shard, plan=plan))

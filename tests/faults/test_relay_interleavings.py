@@ -12,7 +12,6 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.fixtures.readers import AlwaysBehind
 from tests.fixtures.relaying import OutboxDatabase, RelayKit, consume, wait_for
 from windrow.outbox.errors import DatabaseFailed
 from windrow.outbox.marked import Marked
@@ -125,10 +124,6 @@ RETURNING id
 """The naive mark: it looks at the epoch and does not hold on to it."""
 
 
-ways_to_mark = pytest.mark.parametrize("store_type", [PostgresStore, AlwaysBehind])
-"""With a backlog rows are found by one statement and marked by another."""
-
-
 def leaders_of(outbox: OutboxDatabase) -> dict[str, UUID | None]:
     with outbox.connect() as connection:
         rows = connection.execute("SELECT kafka_value, leader_id FROM outbox").fetchall()
@@ -143,16 +138,15 @@ def row_locked(outbox: OutboxDatabase, value: str) -> Iterator[None]:
         holder.rollback()
 
 
-@ways_to_mark
 def test_a_stale_mark_that_waits_for_a_lock_steals_nothing_from_the_next_leader(
-    outbox: OutboxDatabase, store_type: type[PostgresStore]
+    outbox: OutboxDatabase,
 ) -> None:
     """Whoever takes over waits for it, so that it lands before the new leader's marks."""
     outbox.write("topic", [("other", "0"), ("key", "1"), ("key", "2")])
     first, second = uuid4(), uuid4()
     with (
-        store_type(outbox.dsn, outbox.table) as stale,
-        store_type(outbox.dsn, outbox.table) as store,
+        PostgresStore(outbox.dsn, outbox.table) as stale,
+        PostgresStore(outbox.dsn, outbox.table) as store,
     ):
         stale.raise_epoch("first")
         with ExitStack() as waiting, row_locked(outbox, "0"):
@@ -203,15 +197,14 @@ def row_changed(outbox: OutboxDatabase, value: str) -> Iterator[None]:
         other.commit()
 
 
-@ways_to_mark
 def test_a_row_that_is_just_being_changed_is_waited_for_and_not_passed_over(
-    outbox: OutboxDatabase, store_type: type[PostgresStore]
+    outbox: OutboxDatabase,
 ) -> None:
     """A person's UPDATE, a zombie's note: behind the row are others of its key."""
     outbox.write("topic", [("key", "1"), ("key", "2")])
     read: list[Marked] = []
     naive: list[Any] = []
-    with store_type(outbox.dsn, outbox.table) as store, ExitStack() as waiting:
+    with PostgresStore(outbox.dsn, outbox.table) as store, ExitStack() as waiting:
         store.raise_epoch("relay")
         with row_changed(outbox, "1"):
             waiting.enter_context(in_background(lambda: read.extend(store.read(uuid4(), 10))))
@@ -244,67 +237,14 @@ def test_a_row_that_goes_while_it_is_being_marked_is_not_taken(outbox: OutboxDat
     assert [row.value for row in read] == [b"2", b"3"]
 
 
-def test_a_row_that_goes_between_two_steps_of_a_mark_has_all_of_it_read_anew(
-    outbox: OutboxDatabase,
-) -> None:
-    """What was found is not what was marked: a later record of its key may be on its way."""
-    outbox.write("topic", [("key", "1"), ("key", "2"), ("other", "3")])
-    with (
-        AlwaysBehind(outbox.dsn, outbox.table) as store,
-        psycopg.connect(outbox.dsn) as zombie,
-        ExitStack() as waiting,
-    ):
-        store.raise_epoch("relay")
-        zombie.execute("DELETE FROM outbox WHERE kafka_value = '1'")
-
-        def read() -> None:
-            with pytest.raises(DatabaseFailed, match="1 of the rows found were gone"):
-                store.read(uuid4(), 10)
-
-        waiting.enter_context(in_background(read))
-        wait_until_blocked(outbox)
-        zombie.commit()
-        waiting.close()
-        assert [row.value for row in store.read(uuid4(), 10)] == [b"2", b"3"]
-
-
-def test_a_leader_that_is_fenced_between_two_steps_of_a_mark_takes_nothing(
-    outbox: OutboxDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    outbox.write("topic", [("key", "1"), ("key", "2")])
-    first, second = uuid4(), uuid4()
-    with (
-        AlwaysBehind(outbox.dsn, outbox.table) as stale,
-        PostgresStore(outbox.dsn, outbox.table) as store,
-    ):
-        stale.raise_epoch("first")
-        find = stale._fetch
-
-        def find_and_be_fenced(*arguments: Any) -> list[tuple[Any, ...]]:
-            rows = find(*arguments)
-            store.raise_epoch("second")
-            return rows
-
-        monkeypatch.setattr(stale, "_fetch", find_and_be_fenced)
-        assert stale.read(first, 10) == []
-        assert set(leaders_of(outbox).values()) == {None}
-        assert [row.value for row in store.read(second, 10)] == [b"1", b"2"]
-
-
-@ways_to_mark
-def test_a_mark_that_arrives_after_it_was_given_up_takes_nothing(
-    outbox: OutboxDatabase, store_type: type[PostgresStore]
-) -> None:
+def test_a_mark_that_arrives_after_it_was_given_up_takes_nothing(outbox: OutboxDatabase) -> None:
     """Held up on the link, it comes when the same leader has marked anew under another id."""
     outbox.write("topic", [("key", "1"), ("key", "2")])
     given_up, current = uuid4(), uuid4()
-    with store_type(outbox.dsn, outbox.table) as store, outbox.connect() as late:
+    with PostgresStore(outbox.dsn, outbox.table) as store, outbox.connect() as late:
         store.raise_epoch("relay")
-        mark = f"{store._queries['mark_known']} RETURNING id"
-        if store_type is PostgresStore:
-            mark = store._queries["mark"].replace("{filters}", "")
+        mark = store._queries["mark"].replace("{filters}", "")
         parameters = {"shard": 0, "epoch": store.epoch, "leader": given_up, "limit": 10}
-        parameters |= {"next": given_up, "ids": [1, 2]}
         assert store.read(current, 0) == []
         store._reading.interrupt()
         with pytest.raises(DatabaseFailed):

@@ -31,9 +31,6 @@ BARRIER = {
     "mark": '"leader_id" <> ',
     "purge": 'DELETE FROM "outbox" WHERE "id" = ANY',
 }
-BEHIND = BARRIER | {"mark what was found": 'UPDATE "outbox" SET "leader_id" = '}
-SMALL_READS = {"relay.limits.batch": "20"}
-"""Every one is full, as with a backlog."""
 TRANSACTIONAL = {
     "connect": "SET enable_seqscan",
     "stand": 'UPDATE "outbox_lease"',
@@ -102,19 +99,9 @@ def linked_bench(
         yield LinkedBench(bench, part, link, hook, relay)
 
 
-@pytest.mark.parametrize(
-    ("mode", "statements", "more"),
-    [
-        ("barrier", BARRIER, {}),
-        ("barrier", BEHIND, SMALL_READS),
-        ("transactional", TRANSACTIONAL, {}),
-    ],
-    ids=["barrier", "barrier with a backlog", "transactional"],
-)
+@modes
 def test_a_connection_cut_at_any_statement_loses_doubles_and_reorders_nothing(
     mode: str,
-    statements: dict[str, str],
-    more: dict[str, str],
     faults: FaultLog,
     outbox: OutboxDatabase,
     kafka: str,
@@ -124,12 +111,12 @@ def test_a_connection_cut_at_any_statement_loses_doubles_and_reorders_nothing(
 ) -> None:
     """Request lost: it was never done. Answer lost: it was, and nobody knows."""
     part = faults.part(f"relay {mode}")
-    settings = {"relay.mode": mode, **IMPATIENT, **more}
+    settings = {"relay.mode": mode, **IMPATIENT}
     with linked_bench(part, outbox, kafka, topic, tmp_path, **settings) as linked:
         for _ in range(20 if pytestconfig.getoption("soak") else 1):
             losses: tuple[Lost, ...] = ("request", "answer")
             for lost in losses:
-                for name, text in statements.items():
+                for name, text in STATEMENTS[mode].items():
                     linked.strike(text, lost, first=name in ("connect", "look at the epoch"))
                 # While the last loss is being mended, the mending is lost as well.
                 linked.strike(RENEWAL, lost, first=True)

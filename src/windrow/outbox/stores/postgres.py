@@ -14,7 +14,6 @@ from uuid import UUID
 
 from windrow.outbox.errors import DatabaseFailed, Fenced, SharedByOthers, WrongSchema
 from windrow.outbox.marked import Marked, as_marked
-from windrow.outbox.stores.id_array import Ids
 from windrow.outbox.stores.ranges import as_multirange
 from windrow.outbox.stores.session import (
     ANSWER_TIMEOUT,
@@ -55,9 +54,6 @@ class PostgresStore:
         self._reader = reader
         self._columns = columns
         self._taken: set[int] = set()
-        self._is_behind = False
-        """Whether the last read was full. Many rows are then found by one statement and marked by
-        another, which costs PostgreSQL less; few would only wait for a second answer."""
         # Marks that a crash of the server undoes do no harm to a leader whose connection breaks
         # with it: it begins anew. A pooler hides the crash, so behind one they have to last.
         marks = DURABLE_COMMIT if durable_marks or pooler else LAZY_COMMIT
@@ -133,7 +129,6 @@ class PostgresStore:
         nothing for the question.
         """
         self._taken.clear()
-        self._is_behind = False
         is_sharded = shards > 1
         self._queries = self._sharded_queries if is_sharded else self._unsharded_queries
         self._mine = f"AND {self._queries['mine']} " if is_sharded else ""
@@ -181,49 +176,23 @@ class PostgresStore:
         """
         if self._epoch_in_doubt:
             self._renew_epoch()
-        filters, parameters = self._mine, self._fence() | {"limit": limit, "leader": leader}
+        parameters = self._fence() | {"limit": limit, "leader": leader}
+        filters = self._mine
         if excluded_keys:
             filters += self._exclusion
             parameters["excluded"] = list(excluded_keys)
+        if self._reader == "diff":
+            parameters["taken"] = as_multirange(self._taken)
+        query = self._queries[self._reader].replace("{filters}", filters)
         try:
-            return as_marked(self._take(filters, parameters))
+            rows = self._reading.run(query, parameters).fetchall()
         except DatabaseFailed:
             self._epoch_in_doubt = True
             raise
-
-    def _take(self, filters: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """Rows in id order, and from now on this leader's."""
+        rows.sort()
         if self._reader == "diff":
-            parameters["taken"] = as_multirange(self._taken)
-            rows = self._fetch("diff", filters, parameters)
             self._taken.update(row[0] for row in rows)
-        elif self._is_behind:
-            rows = self._fetch("find", filters, parameters)
-            rows = self._mark_found(parameters["leader"], rows)
-        else:
-            rows = self._fetch("mark", filters, parameters)
-            rows.sort()
-        self._is_behind = len(rows) == parameters["limit"]
-        return rows
-
-    def _fetch(self, query: str, filters: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-        statement = self._queries[query].replace("{filters}", filters)
-        return self._reading.run(statement, parameters).fetchall()
-
-    def _mark_found(self, leader: UUID, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Mark exactly these rows; a fenced leader has none, as if it had found nothing.
-
-        Raises:
-            DatabaseFailed: They may have been marked, or not, or not all of them.
-        """
-        if not rows:
-            return rows
-        parameters = self._fence() | {"next": leader, "ids": Ids(row[0] for row in rows)}
-        marked = self._reading.run(self._queries["mark_known"], parameters).rowcount
-        if marked not in (0, len(rows)):
-            missing = len(rows) - marked
-            raise DatabaseFailed(f"{missing} of the rows found were gone before they were marked")
-        return rows if marked else []
+        return as_marked(rows)
 
     def purge(self, ids: Sequence[int]) -> int:
         """Delete acknowledged rows, durably; returns how many were still there."""

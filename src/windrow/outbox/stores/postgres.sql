@@ -15,13 +15,6 @@ WHERE EXISTS (SELECT FROM fence) AND {id} = ANY (ARRAY (
 ))
 RETURNING {fields};
 
--- find --
--- The rows that a mark would take. Many go out as they are found, where a mark puts by what it
--- returns until its last row is written; mark_known then marks just these.
-SELECT {fields} FROM {outbox}
-WHERE ({leader} IS NULL OR {leader} <> %(leader)s) {filters} AND {free}
-ORDER BY {id} LIMIT %(limit)s;
-
 -- purge_batch --
 -- Remove the batch that the target has committed, by its name: all of its rows, or none if that
 -- was done before.
@@ -47,7 +40,7 @@ SELECT (SELECT epoch FROM {epoch} WHERE shard = %(shard)s),
        (SELECT {id} FROM {outbox} WHERE {mine}{free} ORDER BY {id} LIMIT 1) IS NOT NULL;
 
 -- mark_known --
--- Name rows that were found before: exactly what one earlier snapshot saw at the head, so what they
+-- Name rows that were read ahead: exactly what one earlier snapshot saw at the head, so what they
 -- caused is behind them still.
 UPDATE {outbox} SET {leader} = %(next)s
 WHERE {id} = ANY (%(ids)s) AND EXISTS (
