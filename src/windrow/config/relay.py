@@ -78,15 +78,15 @@ class Election(Section):
 class Limits(Section):
     """How much a leader holds at a time."""
 
-    batch: Count = 5_000
+    batch: Count = 8_000
     """Rows of one mark, in barrier mode."""
-    records: Count = 15_000
+    records: Count = 20_000
     """Rows held in memory."""
     bytes: Count = 64 * 1024 * 1024
     """Bytes of values held in memory."""
     lane: Count = 1_000
     """Rows of one key held in memory."""
-    transaction: Count = 5_000
+    transaction: Count = 8_000
     """Rows of one transaction, in transactional mode."""
 
 

@@ -73,8 +73,8 @@ class Lane:
 class Limits:
     """How much one leader holds at a time."""
 
-    batch: int = 5_000
-    records: int = 15_000
+    batch: int = 8_000
+    records: int = 20_000
     bytes: int = 64 * 1024 * 1024
     lane: int = 1_000
     """Rows of one key held in memory; beyond it the key is left in the table for others' sake."""

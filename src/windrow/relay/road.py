@@ -88,7 +88,7 @@ class TransactionRoad:
     store: PostgresBatches
     target: KafkaTransactions | JournalTarget
     events: EventBus
-    batch_size: int = 5_000
+    batch_size: int = 8_000
     batch_bytes: int = 32 * 1024 * 1024
     """Of one batch; while it is on its way the next one is held as well."""
     policy_of: Callable[[str], Policy] = lambda topic: Policy()

@@ -120,7 +120,7 @@ class TransactionPipeline:
         target: BatchTarget,
         machine: BatchMachine,
         *,
-        batch_size: int = 5_000,
+        batch_size: int = 8_000,
         batch_bytes: int = 32 * 1024 * 1024,
         policy_of: Callable[[str], Policy] = lambda topic: Policy(),
         emit: Callable[[telemetry.Event], None] = lambda event: None,

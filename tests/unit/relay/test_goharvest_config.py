@@ -52,7 +52,7 @@ def test_the_configuration_has_a_text_without_its_secrets() -> None:
     database = Database(dsn=Dsn("postgresql://me:hunter2@there/db"))
     kafka = Kafka(properties={"sasl.password": "hunter3", "client.id": "me"})
     text = str(Config(database=database, kafka=kafka))
-    assert "limits=Limits(batch=5000" in text
+    assert "limits=Limits(batch=8000" in text
     assert "client.id" in text
     assert "hunter" not in text
 
