@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from windrow.bench.relay.drains import drain
 from windrow.bench.relay.live import writer_argv, writer_env
-from windrow.bench.relay.stage import PARTITIONS, STOP_PATIENCE, Settings, Stage
+from windrow.bench.relay.stage import PARTITIONS, STOP_PATIENCE, Settings, Stage, arrivals
 from windrow.extras import require
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -
     stage.connection.execute("TRUNCATE outbox")
     stage.go()
     expected = int(rate * seconds)
-    arrivals: list[tuple[float, bytes]] = []
+    times: list[float] = []
     stop_reading = threading.Event()
     consumer = stage.new_consumer()
     partition = require("confluent_kafka").TopicPartition
     consumer.assign([partition(topic, number, 0) for number in range(PARTITIONS)])
-    reader = threading.Thread(target=_collect, args=(consumer, arrivals, stop_reading), daemon=True)
+    reader = threading.Thread(target=_collect, args=(consumer, times, stop_reading), daemon=True)
     with stage.relay(settings) as leader, stage.relay(settings):
         reader.start()
         writer = subprocess.Popen(
@@ -69,22 +69,21 @@ def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -
             env=writer_env(stage),
             stdout=subprocess.DEVNULL,
         )
-        stage.wait(lambda: len(arrivals) > expected // 2, "half of the records arrive")
+        stage.wait(lambda: len(times) > expected // 2, "half of the records arrive")
         stopped_at = time.time()
         leader.stop(STOP_PATIENCE)
         writer.wait(seconds + 30)
-        stage.wait(lambda: len(arrivals) >= expected, "all records arrive")
+        stage.wait(lambda: len(times) >= expected, "all records arrive")
         stage.wait(stage.is_empty, "all records are purged")
     stop_reading.set()
     reader.join(10)
     consumer.close()
-    around = [at for at, _ in arrivals if stopped_at - 0.5 <= at <= stopped_at + 3.0]
+    around = [at for at in times if stopped_at - 0.5 <= at <= stopped_at + 3.0]
     gap = max(later - earlier for earlier, later in pairwise(around))
-    return gap * 1000, len(arrivals) - expected
+    return gap * 1000, len(times) - expected
 
 
-def _collect(consumer: Any, arrivals: list[tuple[float, bytes]], stop: threading.Event) -> None:
+def _collect(consumer: Any, times: list[float], stop: threading.Event) -> None:
     while not stop.is_set():
-        messages = consumer.consume(1_000, 0.002)
-        now = time.time()
-        arrivals += [(now, message.key()) for message in messages if message.error() is None]
+        messages = arrivals(consumer)
+        times += [time.time()] * len(messages)

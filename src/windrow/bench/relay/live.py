@@ -10,7 +10,7 @@ import time
 from statistics import median, quantiles
 
 from windrow.bench.processor_time import cpu_seconds
-from windrow.bench.relay.stage import PARTITIONS, Settings, Stage
+from windrow.bench.relay.stage import PARTITIONS, Settings, Stage, arrivals
 from windrow.extras import require
 
 WRITER = """
@@ -55,10 +55,10 @@ def delays(stage: Stage, rate: int, seconds: float, settings: Settings) -> tuple
     def consume() -> None:
         count = 0
         while count < expected:
-            for message in consumer.consume(1_000, 0.002):
-                if message.error() is None:
-                    arrived.setdefault(message.key(), []).append(time.time())
-                    count += 1
+            messages, now = arrivals(consumer), time.time()
+            for message in messages:
+                arrived.setdefault(message.key(), []).append(now)
+            count += len(messages)
 
     with stage.relay(settings):
         reader = threading.Thread(target=consume, daemon=True)

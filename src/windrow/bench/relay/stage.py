@@ -220,6 +220,17 @@ class Stage:
         )
 
 
+def arrivals(consumer: Any) -> list[Any]:
+    """What has arrived, as soon as anything has; nothing if that takes long.
+
+    ``consume`` alone would wait for as many as it is asked for, or for its time-out, and every
+    delay would have half of that in it.
+    """
+    first = consumer.poll(0.1)
+    messages = [] if first is None else [first, *consumer.consume(1_000, 0)]
+    return [message for message in messages if message.error() is None]
+
+
 def _children(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [int(child) for child in found if Path(f"/proc/{child}").exists()]
