@@ -239,10 +239,10 @@ def test_drawing_is_made_without_brokers_and_says_what_it_lacks(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WINDROW__JOURNAL__ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("WINDROW__JOURNAL__PATIENCE", "500ms")
     told = shop.run("show")
     assert "[ price · pipe ]" in told
     assert "no figures:" in told
-    monkeypatch.setenv("WINDROW__JOURNAL__PATIENCE", "500ms")
     assert "problem:" in shop.run("status", code=1)
 
 

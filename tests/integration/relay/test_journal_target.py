@@ -168,12 +168,13 @@ def test_what_an_earlier_self_has_on_its_way_is_fenced_as_well(
     """R6: it gave up waiting for the append, and takes over from itself in the same epoch."""
     target = target_of(broker, journal)
     target.fence()
-    earlier = target._writer
+    earlier, its_client = target._writer, target._client
     assert earlier is not None
+    assert its_client is not None
     target.fence()
     late = earlier.append_batch("late", [record_of(rows(1)[0], "outbox-0", 0)])
     with pytest.raises(WriterFenced):
-        client.thread.run(late)
+        its_client.thread.run(late)  # on its own loop: another hears of no answer
     assert content(client, journal) == []
     target.close()
 
