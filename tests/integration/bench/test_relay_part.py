@@ -12,9 +12,10 @@ from confluent_kafka import Producer
 
 from windrow.bench.errors import NotDelivered
 from windrow.bench.relay.drains import bare_sql, drain
-from windrow.bench.relay.hard_times import hand_over_gap, worst_mark
+from windrow.bench.relay.hard_times import stop, succession, worst_mark
 from windrow.bench.relay.live import delays, idle
 from windrow.bench.relay.stage import Stage, stage
+from windrow.embedded.process import Child
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +98,16 @@ def test_an_idle_relay_still_renews_its_right_to_lead(on: Stage) -> None:
 
 
 def test_a_stop_shows_as_a_silence_and_nothing_comes_twice(on: Stage) -> None:
-    silence, repeats = hand_over_gap(on, 100, 4.0, {})
-    assert silence > 0
-    assert repeats == 0
+    seen = succession(on, 100, 4.0, {}, stop)
+    assert seen.silence > 0
+    assert seen.repeats == 0
+
+
+def test_a_kill_shows_as_the_silence_until_the_lease_has_run_out(on: Stage) -> None:
+    settings = {"relay.mode": "transactional", "relay.election.lease_ttl": "3s"}
+    seen = succession(on, 100, 8.0, settings, Child.kill)
+    assert seen.silence > 1_000  # the lease was renewed at most two fifths of it ago
+    assert seen.repeats == 0
 
 
 def test_the_longest_mark_is_found_among_the_statements(on: Stage) -> None:

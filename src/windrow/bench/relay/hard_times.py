@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,9 @@ from windrow.bench.relay.stage import PARTITIONS, STOP_PATIENCE, Settings, Stage
 from windrow.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from windrow.embedded.process import Child
 
 
 def cost(stage: Stage, rows: int, keys: int, repeats: int, settings: Settings) -> float:
@@ -50,8 +53,24 @@ def _held_transaction(stage: Stage) -> Iterator[None]:
         yield
 
 
-def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -> tuple[float, int]:
-    """The longest silence at a consumer, in milliseconds, around a clean stop; and repeats."""
+@dataclass(frozen=True)
+class Succession:
+    """How a consumer sees that the leader has left."""
+
+    silence: float
+    """The longest time without a record, in milliseconds."""
+    repeats: int
+
+
+def stop(leader: Child) -> None:
+    """Ask the leader to leave."""
+    leader.stop(STOP_PATIENCE)
+
+
+def succession(
+    stage: Stage, rate: int, seconds: float, settings: Settings, leave: Callable[[Child], None]
+) -> Succession:
+    """Let the leader leave while records come in and another relay stands by."""
     topic = stage.new_topic()
     stage.connection.execute("TRUNCATE outbox")
     stage.go()
@@ -70,17 +89,17 @@ def hand_over_gap(stage: Stage, rate: int, seconds: float, settings: Settings) -
             stdout=subprocess.DEVNULL,
         )
         stage.wait(lambda: len(times) > expected // 2, "half of the records arrive")
-        stopped_at = time.time()
-        leader.stop(STOP_PATIENCE)
+        left_at = time.time()
+        leave(leader)
         writer.wait(seconds + 30)
         stage.wait(lambda: len(times) >= expected, "all records arrive")
         stage.wait(stage.is_empty, "all records are purged")
     stop_reading.set()
     reader.join(10)
     consumer.close()
-    around = [at for at in times if stopped_at - 0.5 <= at <= stopped_at + 3.0]
-    gap = max(later - earlier for earlier, later in pairwise(around))
-    return gap * 1000, len(times) - expected
+    around = [at for at in times if at >= left_at - 0.5]
+    silence = max(later - earlier for earlier, later in pairwise(around))
+    return Succession(silence * 1000, len(times) - expected)
 
 
 def _collect(consumer: Any, times: list[float], stop: threading.Event) -> None:

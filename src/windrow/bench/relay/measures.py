@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import median
 
 from windrow.bench.calm import CalmRounds
 from windrow.bench.measurement import Figure, at_least, at_most
 from windrow.bench.parts import Progress
 from windrow.bench.relay.drains import Bare, Drain, bare_sql, drain
-from windrow.bench.relay.hard_times import cost, hand_over_gap, worst_mark
+from windrow.bench.relay.hard_times import Succession, cost, stop, succession, worst_mark
 from windrow.bench.relay.live import delays, idle
 from windrow.bench.relay.stage import Settings, Stage, stage
 from windrow.bench.yardstick import fixed_work
+from windrow.embedded.process import Child
 
 BARRIER = {"relay.mode": "barrier"}
 DIFF = {"relay.mode": "barrier", "relay.reader": "diff"}
 TRANSACTIONAL = {"relay.mode": "transactional"}
 MODES = {"barrier": BARRIER, "diff": DIFF, "transactional": TRANSACTIONAL}
+KILLED = ("barrier", "transactional")
+"""Modes in which a leader is killed; who follows is decided by the lease in both."""
 ROWS = 240_000
 KEYS = 1_000
 ROUNDS = 5
@@ -114,17 +118,41 @@ def _round(on: Stage, number: int, progress: Progress) -> _Round:
 
 def _hard_times(on: Stage, calm: CalmRounds, progress: Progress) -> list[Figure]:
     progress(0.85, "leaving while records come in")
-    stops = calm(ROUNDS, lambda _: hand_over_gap(on, 300, 8.0, BARRIER))
+    stops = calm(ROUNDS, lambda _: succession(on, 300, 8.0, BARRIER, stop))
+    progress(0.86, "killed while records come in")
+    kills = {name: calm(ROUNDS, partial(_killed, on, MODES[name])) for name in KILLED}
     progress(0.88, "300,000 rows with vacuum blocked")
     marks = calm(ROUNDS, lambda _: worst_mark(on, 300_000, KEYS, BARRIER))
     progress(0.92, "3,000,000 rows, between drains of 10,000")
     ratios = (_large_to_small(on),)
     return [
-        Figure("clean hand-over, silence", "ms", tuple(gap for gap, _ in stops), at_most(1_000)),
-        Figure("clean hand-over, repeats", "records", tuple(n for _, n in stops), at_most(0)),
+        Figure("clean hand-over, silence", "ms", _silences(stops), at_most(1_000)),
+        Figure("clean hand-over, repeats", "records", _repeats(stops), at_most(0)),
+        *chain.from_iterable(_succeeded(name, kills[name]) for name in KILLED),
         Figure("worst mark, vacuum blocked", "s", tuple(marks), at_most(1)),
         Figure("cost of a record, 3M backlog to 10k", "ratio", ratios, at_most(1.2)),
     ]
+
+
+def _killed(on: Stage, settings: Settings, _: int) -> Succession:
+    return succession(on, 300, 8.0, settings, Child.kill)
+
+
+def _succeeded(mode: str, kills: list[Succession]) -> list[Figure]:
+    title = f"take-over after kill -9, {mode}"
+    may_repeat = None if mode == "barrier" else at_most(0)
+    return [
+        Figure(f"{title}, silence", "ms", _silences(kills), at_most(3_000)),
+        Figure(f"{title}, repeats", "records", _repeats(kills), may_repeat),
+    ]
+
+
+def _silences(seen: list[Succession]) -> tuple[float, ...]:
+    return tuple(one.silence for one in seen)
+
+
+def _repeats(seen: list[Succession]) -> tuple[float, ...]:
+    return tuple(one.repeats for one in seen)
 
 
 def _large_to_small(on: Stage) -> float:
