@@ -46,6 +46,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 
+INIT_INTERVAL = 0.1
+"""How often a producer that takes over asks whether it may."""
+
 Refused = list[tuple[Marked, Failure]]
 
 
@@ -97,11 +100,27 @@ class KafkaTransactions:
         self.close()
         producer = make_producer(self._config)
         try:
-            producer.init_transactions(self._operation_timeout)
+            self._init_transactions(kafka, producer)
         except kafka.KafkaException as error:
             return CommitUnknown(classify(error))
         self._producer = producer
         return None
+
+    def _init_transactions(self, kafka: Any, producer: Any) -> None:
+        """Ask for the right to write, often.
+
+        While the brokers undo what an earlier producer left open they refuse it, for some ten
+        milliseconds as a rule, and the client waits half a second before it asks again. A call
+        after one whose time was up goes on with it, and asks at once.
+        """
+        deadline = time.monotonic() + self._operation_timeout
+        while True:
+            try:
+                producer.init_transactions(INIT_INTERVAL)
+                return
+            except kafka.KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() >= deadline:
+                    raise
 
     def enter(self, generation: int, epoch: int) -> None:
         """Nothing: Kafka itself knows which of two producers came later."""
