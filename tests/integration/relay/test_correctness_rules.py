@@ -28,8 +28,9 @@ from windrow.outbox.stores.session import LAZY_COMMIT, PLAN
 from windrow.relay.batch_machine import BatchName, Committed, CommitUnknown, ReadBack
 from windrow.relay.failure import FailureKind
 from windrow.relay.machine import Lane, Limits
+from windrow.relay.targets.committed_topic import topic_problem
 from windrow.relay.targets.kafka import OVERDUE, KafkaTarget
-from windrow.relay.targets.kafka_transactions import KafkaTransactions, state_topic_problem
+from windrow.relay.targets.kafka_transactions import KafkaTransactions
 
 # -- R3, R14: what must outlive the server ---------------------------------------------------------
 
@@ -205,7 +206,7 @@ def test_a_state_topic_that_could_forget_is_refused(
     policy: str, replicas: list[int], brokers: int, problem: str | None
 ) -> None:
     """R4. What it forgets is delivered twice, or never."""
-    found = state_topic_problem(policy, replicas, 2, brokers)
+    found = topic_problem(policy, replicas, 2, brokers)
     assert found is None if problem is None else problem in (found or "")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -11,12 +13,14 @@ import pytest
 
 from tests.fixtures.relaying import OutboxDatabase, RelayKit, consume, wait_for
 from tests.integration.relay.test_barrier import by_key, expected, spread
+from windrow.embedded.ports import free_port
 from windrow.outbox.errors import BatchMismatch, Fenced
 from windrow.outbox.marked import Marked
 from windrow.outbox.stores.postgres_batches import PostgresBatches
-from windrow.relay.batch_machine import BatchName, Committed, ReadBack
+from windrow.relay.batch_machine import BatchName, Committed, CommitUnknown, ReadBack
 from windrow.relay.errors import LeaderFencedByTarget
 from windrow.relay.events import LaneHeld
+from windrow.relay.targets import kafka_fence
 from windrow.relay.targets.kafka_transactions import KafkaTransactions
 
 
@@ -73,6 +77,54 @@ def test_a_batch_that_was_never_committed_is_sent_under_a_new_name(
     relay_kit.start(mode="transactional")
     wait_for(lambda: outbox.count() == 0, "the outbox is empty")
     assert by_key(consume(kafka, topic)) == expected(100, keys=5)
+
+
+def test_whoever_takes_over_asks_again_sooner_than_kafkas_client_would(
+    kafka: str, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the brokers undo what a killed leader left open they refuse its successor."""
+    taken = {kafka_fence.ASK_INTERVAL: math.inf, 20.0: math.inf}  # ours, and one patient call
+    for _ in range(3):
+        for interval in taken:
+            monkeypatch.setattr(kafka_fence, "ASK_INTERVAL", interval)
+            killed, successor = (transactions(kafka, topic) for _ in range(2))
+            assert killed.fence() is None
+            killed._producer.begin_transaction()
+            killed._producer.produce(topic, b"never committed")
+            killed._producer.flush(10)
+            began = time.monotonic()
+            assert successor.fence() is None
+            taken[interval] = min(taken[interval], time.monotonic() - began)
+    ours, patient = taken.values()
+    assert ours < 0.8 * patient
+
+
+def test_a_right_to_write_that_is_never_given_is_asked_for_once(kafka: str, topic: str) -> None:
+    target = KafkaTransactions(
+        {"bootstrap.servers": kafka, "transaction.timeout.ms": 2**31 - 1},
+        transactional_id=topic,
+        state_topic="state",
+        operation_timeout=60.0,
+    )
+    began = time.monotonic()
+    outcome = target.fence()
+    assert time.monotonic() - began < 60.0
+    assert isinstance(outcome, CommitUnknown)
+    assert outcome.failure.code == "INVALID_TRANSACTION_TIMEOUT"
+
+
+def test_brokers_that_are_not_there_are_asked_until_the_time_is_up() -> None:
+    target = KafkaTransactions(
+        {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0},
+        transactional_id="nobody",
+        state_topic="state",
+        operation_timeout=0.3,
+    )
+    began = time.monotonic()
+    outcome = target.fence()
+    assert time.monotonic() - began >= 0.3
+    assert isinstance(outcome, CommitUnknown)
+    assert outcome.failure.code == "_TIMED_OUT"
 
 
 def test_batches_of_large_rows_are_bounded_by_their_bytes(

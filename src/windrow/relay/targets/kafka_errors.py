@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from windrow.errors import Unreachable
 from windrow.relay.failure import Failure, FailureKind
 from windrow.relay.targets.message import Malformed
 
@@ -52,3 +54,9 @@ def kind_of(name: str) -> FailureKind:
     if name in UNKNOWN:
         return FailureKind.UNKNOWN
     return FailureKind.RETRIABLE
+
+
+def unreachable(properties: Mapping[str, Any], error: Exception) -> Unreachable:
+    """That Kafka gave no answer, from the exception that a client or a call of its ended with."""
+    reason = "no answer in time" if isinstance(error, TimeoutError) else error.args[0].str()
+    return Unreachable("Kafka", str(properties.get("bootstrap.servers")), reason)

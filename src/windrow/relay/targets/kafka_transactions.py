@@ -1,16 +1,12 @@
 """Kafka as a target of transactional mode: a batch and its name in one transaction.
 
 The name goes to a state topic, under the transactional id as its key, so that what was committed
-last can be read back. The read has to go to the very end of the partition: ``init_transactions``
-first, so that nothing of ours is open there any more, then the end without regard to transactions,
-then read committed records until that end is reached. Somebody else's open transaction in the same
-partition makes the read wait, never stop short.
+last can be read back: ``CommittedTopic`` knows how.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,21 +15,20 @@ from typing import Any, cast
 from uuid import UUID
 from zlib import crc32
 
-from windrow.errors import Unreachable
 from windrow.extras import require
 from windrow.outbox.marked import Marked
 from windrow.points import pass_by
 from windrow.relay.batch_machine import BatchName, Committed, CommitUnknown, ReadBack, Rejected
 from windrow.relay.errors import LeaderFencedByTarget, StateTopicUnusable
 from windrow.relay.failure import Failure, FailureKind
+from windrow.relay.targets.committed_topic import CommittedTopic
 from windrow.relay.targets.kafka import make_producer
-from windrow.relay.targets.kafka_errors import MALFORMED, classify
+from windrow.relay.targets.kafka_errors import MALFORMED, classify, unreachable
+from windrow.relay.targets.kafka_fence import FENCED, shut_out_others
 from windrow.relay.targets.message import hand_over
 
 STATE_PARTITIONS = 16
-QUIET = {"log_level": 4}  # a short-lived client has little to say that is of use
 MISSING = frozenset({"UNKNOWN_TOPIC_OR_PART", "_NOENT", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"})
-FENCED = frozenset({"_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"})
 DEFAULTS: Mapping[str, Any] = {
     "linger.ms": 5,
     "partitioner": "murmur2_random",
@@ -44,10 +39,6 @@ DEFAULTS: Mapping[str, Any] = {
     "transaction.timeout.ms": 30_000,
     "delivery.timeout.ms": 20_000,
 }
-
-
-INIT_INTERVAL = 0.1
-"""How often a producer that takes over asks whether it may."""
 
 Refused = list[tuple[Marked, Failure]]
 
@@ -81,11 +72,6 @@ class KafkaTransactions:
             # Only refusals are of interest: that all went well is said by the commit.
             "delivery.report.only.error": True,
         }
-        self._client_config = {
-            key: value
-            for key, value in config.items()
-            if key.startswith(("bootstrap.", "sasl.", "security.", "ssl."))
-        }
         self.transactional_id = transactional_id
         self.state_topic, self._state_partition = state_topic, state_partition
         self._operation_timeout = operation_timeout
@@ -100,27 +86,11 @@ class KafkaTransactions:
         self.close()
         producer = make_producer(self._config)
         try:
-            self._init_transactions(kafka, producer)
+            shut_out_others(producer, self._operation_timeout)
         except kafka.KafkaException as error:
             return CommitUnknown(classify(error))
         self._producer = producer
         return None
-
-    def _init_transactions(self, kafka: Any, producer: Any) -> None:
-        """Ask for the right to write, often.
-
-        While the brokers undo what an earlier producer left open they refuse it, for some ten
-        milliseconds as a rule, and the client waits half a second before it asks again. A call
-        after one whose time was up goes on with it, and asks at once.
-        """
-        deadline = time.monotonic() + self._operation_timeout
-        while True:
-            try:
-                producer.init_transactions(INIT_INTERVAL)
-                return
-            except kafka.KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() >= deadline:
-                    raise
 
     def enter(self, generation: int, epoch: int) -> None:
         """Nothing: Kafka itself knows which of two producers came later."""
@@ -144,126 +114,60 @@ class KafkaTransactions:
         """
         kafka = require("confluent_kafka")
         try:
-            self._ensure_state_topic(kafka)
+            with self._state() as state:
+                self._ensure(state)
         except (kafka.KafkaException, TimeoutError) as error:
-            bootstrap = str(self._client_config.get("bootstrap.servers"))
-            reason = "no answer in time" if isinstance(error, TimeoutError) else error.args[0].str()
-            raise Unreachable("Kafka", bootstrap, reason) from error
+            raise unreachable(self._config, error) from error
 
-    def _ensure_state_topic(self, kafka: Any) -> None:
-        admin_module = require("confluent_kafka.admin")
-        admin = admin_module.AdminClient(self._client_config | QUIET)
-        cluster = admin.list_topics(timeout=self._operation_timeout)
-        brokers = len(cluster.brokers)
-        if self.state_topic not in cluster.topics:
-            topic = admin_module.NewTopic(
-                self.state_topic,
-                num_partitions=STATE_PARTITIONS,
-                replication_factor=min(3, brokers),
-                config={"cleanup.policy": "compact"},
-            )
-            created = admin.create_topics([topic], operation_timeout=self._operation_timeout)
-            try:
-                created[self.state_topic].result(self._operation_timeout)
-            except kafka.KafkaException as error:
-                if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                    raise
-            cluster = self._await_partitions(admin)
-        resource = admin_module.ConfigResource("topic", self.state_topic)
-        described = admin.describe_configs([resource])[resource].result(self._operation_timeout)
-        problem = state_topic_problem(
-            described["cleanup.policy"].value,
-            [len(p.replicas) for p in cluster.topics[self.state_topic].partitions.values()],
-            self._state_partition,
-            brokers,
-        )
+    def _ensure(self, state: CommittedTopic) -> None:
+        problem = state.ensure(self._state_partition)
         if problem is not None:
             raise StateTopicUnusable(self.state_topic, problem)
 
-    def _await_partitions(self, admin: Any) -> Any:
-        """The cluster as it is once it shows the partitions of a topic that was just created."""
-        deadline = time.monotonic() + self._operation_timeout
-        while True:
-            cluster = admin.list_topics(self.state_topic, timeout=self._operation_timeout)
-            topic = cluster.topics[self.state_topic]
-            if (topic.partitions and topic.error is None) or time.monotonic() > deadline:
-                return cluster
-            time.sleep(0.02)
+    def _state(self) -> CommittedTopic:
+        """The state topic, by clients of its own: a call that hangs may outlive the next one."""
+        return CommittedTopic(
+            self._config,
+            self.state_topic,
+            partitions=STATE_PARTITIONS,
+            timeout=self._operation_timeout,
+        )
 
     # -- reading back ----------------------------------------------------------------------------
 
     def read_back(self) -> ReadBack | CommitUnknown:
         """The name of the batch that was committed last, if there ever was one."""
+        with self._state() as state:
+            return self._read_back(state)
+
+    def _read_back(self, state: CommittedTopic) -> ReadBack | CommitUnknown:
         kafka = require("confluent_kafka")
         try:
-            return ReadBack(self._last_committed(kafka))
+            return ReadBack(self._last_committed(state))
         except TimeoutError:
-            text = f"no answer within {self._operation_timeout:g} s"
+            text = f"no answer within {state.timeout:g} s"
             return CommitUnknown(Failure(FailureKind.TARGET_DOWN, "timeout", text))
         except kafka.KafkaException as error:
             if error.args[0].name() in MISSING:
                 # Somebody has deleted it. An empty one in its place says so to whoever looks next.
                 with suppress(kafka.KafkaException, TimeoutError):
-                    self._ensure_state_topic(kafka)
+                    self._ensure(state)
             return CommitUnknown(classify(error))
 
-    def _last_committed(self, kafka: Any) -> BatchName | None:
-        start, end = self._span(kafka)
+    def _last_committed(self, state: CommittedTopic) -> BatchName | None:
+        partition, key = self._state_partition, self.transactional_id.encode()
+        start, end = state.start(partition), state.end(partition)
         # The last name is nearly always among the last few records; look further only if not.
         reach = 64
         while True:
             since = max(start, end - reach)
-            found = self._read_span(kafka, since, end)
-            if found is not None or since == start:
-                return found
+            # Another's name may lie in the same partition, if their ids fall together.
+            found = state.read(partition, since, end).get(key)
+            if found is not None:
+                return _decode(found)
+            if since == start:
+                return None
             reach *= 32
-
-    def _span(self, kafka: Any) -> tuple[int, int]:
-        admin_module = require("confluent_kafka.admin")
-        admin = admin_module.AdminClient(self._client_config | QUIET)
-        partition = kafka.TopicPartition(self.state_topic, self._state_partition)
-        offsets = []
-        for spec in (admin_module.OffsetSpec.earliest(), admin_module.OffsetSpec.latest()):
-            future = admin.list_offsets(
-                {partition: spec}, isolation_level=kafka.IsolationLevel.READ_UNCOMMITTED
-            )[partition]
-            offsets.append(future.result(self._operation_timeout).offset)
-        return offsets[0], offsets[1]
-
-    def _read_span(self, kafka: Any, since: int, end: int) -> BatchName | None:
-        """The last name between two offsets; only a read that reaches the end is an answer."""
-        if since >= end:
-            return None
-        consumer = kafka.Consumer(
-            self._client_config
-            | {
-                "group.id": self.transactional_id,
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 5,
-                "auto.offset.reset": "earliest",
-            }
-        )
-        last = None
-        deadline = time.monotonic() + self._operation_timeout
-        try:
-            consumer.assign([kafka.TopicPartition(self.state_topic, self._state_partition, since)])
-            while True:
-                message = consumer.poll(0.5)
-                if message is None:
-                    if time.monotonic() > deadline:
-                        raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
-                elif message.error() is None:
-                    # Another's name may lie in the same partition, if their ids fall together.
-                    if message.key() == self.transactional_id.encode():
-                        last = _decode(message.value())
-                elif message.error().code() != kafka.KafkaError._PARTITION_EOF:
-                    raise kafka.KafkaException(message.error())
-                elif message.offset() >= end:
-                    return last
-        finally:
-            consumer.close()
 
     # -- publishing ------------------------------------------------------------------------------
 
@@ -378,19 +282,6 @@ class KafkaTransactions:
         if self._producer is not None:
             self._producer.purge()
             self._producer = None
-
-
-def state_topic_problem(
-    cleanup_policy: str, replicas: Sequence[int], partition: int, brokers: int
-) -> str | None:
-    """Why a topic cannot be trusted with the names of batches; None if it can. Pure."""
-    if cleanup_policy != "compact":
-        return f"its cleanup.policy is {cleanup_policy!r}; it has to be 'compact' alone"
-    if partition >= len(replicas):
-        return f"it has {len(replicas)} partitions, and {partition} is needed; add some"
-    if min(replicas) < min(2, brokers):
-        return f"a partition has one replica in a cluster of {brokers} brokers; add another"
-    return None
 
 
 def _on_refused(refused: Refused, row: Marked, error: Any, message: Any) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from windrow.extras import require
 from windrow.relay.targets.kafka import make_producer
-from windrow.relay.targets.kafka_transactions import FENCED
+from windrow.relay.targets.kafka_fence import FENCED, shut_out_others
 from windrow.spark.targets.kafka_markers import MarkerReader
 
 OPERATION_TIMEOUT = 30.0
@@ -95,7 +95,7 @@ class KafkaWriter:
         kafka = require("confluent_kafka")
         producer = make_producer(self._config)
         try:
-            producer.init_transactions(OPERATION_TIMEOUT)
+            shut_out_others(producer, OPERATION_TIMEOUT)
         except kafka.KafkaException as error:
             raise self._markers.unreachable(error) from error
         self._producer = producer
