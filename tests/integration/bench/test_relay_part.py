@@ -110,5 +110,11 @@ def test_a_kill_shows_as_the_silence_until_the_lease_has_run_out(on: Stage) -> N
     assert seen.repeats == 0
 
 
+def test_a_leader_that_kafka_elected_is_succeeded_too(on: Stage) -> None:
+    settings = {"relay.election.kind": "neli", "relay.election.heartbeat_timeout": "1s"}
+    seen = succession(on, 100, 8.0, {**settings, "relay.delivery_timeout": "500ms"}, Child.kill)
+    assert seen.silence > 1_000  # a third of the session, after which it fences itself
+
+
 def test_the_longest_mark_is_found_among_the_statements(on: Stage) -> None:
     assert 0 < worst_mark(on, 5_000, 100, {"relay.mode": "barrier"}) < 60

@@ -81,7 +81,7 @@ def succession(
     partition = require("confluent_kafka").TopicPartition
     consumer.assign([partition(topic, number, 0) for number in range(PARTITIONS)])
     reader = threading.Thread(target=_collect, args=(consumer, times, stop_reading), daemon=True)
-    with stage.relay(settings) as leader, stage.relay(settings):
+    with stage.relay(settings) as leader, stage.standby(settings):
         reader.start()
         writer = subprocess.Popen(
             writer_argv(topic, rate, seconds),

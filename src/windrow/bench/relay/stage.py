@@ -126,6 +126,14 @@ class Stage:
     @contextmanager
     def relay(self, settings: Settings) -> Iterator[Child]:
         """A relay that leads, in a process of its own as users run it, and ends with the block."""
+        epoch = self._epoch()
+        with self.standby(settings) as relay:
+            relay.wait_until(lambda: self._epoch() > epoch, PATIENCE, "lead")
+            yield relay
+
+    @contextmanager
+    def standby(self, settings: Settings) -> Iterator[Child]:
+        """The same, where another one leads."""
         self._relays += 1
         name = f"relay-{self._relays}"
         given = {
@@ -143,16 +151,14 @@ class Stage:
             env={f"WINDROW__{key.upper().replace('.', '__')}": given[key] for key in given},
         )
         try:
-            relay.wait_until(self._is_led, PATIENCE, "lead")
             yield relay
         finally:
             relay.stop(STOP_PATIENCE)
 
-    def _is_led(self) -> bool:
-        row = self.connection.execute(
-            "SELECT FROM outbox_lease WHERE expires_at > clock_timestamp()"
-        ).fetchone()
-        return row is not None
+    def _epoch(self) -> int:
+        """Raised by whoever comes to lead, however it was elected."""
+        (epoch,) = self.connection.execute("SELECT epoch FROM outbox_epoch").fetchone()
+        return int(epoch)
 
     def wait(
         self,
