@@ -33,13 +33,18 @@ class Hardware:
             load=round(os.getloadavg()[0], 2),
         )
 
+    @property
+    def kind(self) -> str:
+        """What it has in common with machines on which a figure should come out the same."""
+        return f"{self.cpu}, {self.cores} cores"
+
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
         return (
-            f"{self.cpu}, {self.cores} cores, {self.memory_gib:g} GiB, Linux {self.kernel},"
+            f"{self.kind}, {self.memory_gib:g} GiB, Linux {self.kernel},"
             f" Python {self.python}, load {self.load:g} at the start"
         )
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
@@ -19,8 +21,10 @@ from windrow.bench.measurement import format_value
 MACHINE = Hardware("A cpu", 2, 23.5, "6.1", "3.11.7", 0.4)
 
 
-def measured(repeats: tuple[float, ...], goal: Goal | None = None) -> Measurement:
-    return Measurement(Figure("drain", "records/s", repeats, goal), "windrow bench relay", MACHINE)
+def measured(
+    repeats: tuple[float, ...], goal: Goal | None = None, machine: Hardware = MACHINE
+) -> Measurement:
+    return Measurement(Figure("drain", "records/s", repeats, goal), "windrow bench relay", machine)
 
 
 def test_the_value_is_the_median_so_that_one_bad_repeat_does_not_decide() -> None:
@@ -131,3 +135,19 @@ def test_a_part_that_is_measured_alone_leaves_the_others_on_the_page() -> None:
     assert page == whole.replace("| 5 |", "| 7 |").replace("5 … 5", "7 … 7").replace(
         "on 2026-01-02.", "on 2026-01-03."
     ).replace("on 2026-01-03.", "on 2026-01-02.", 1)
+
+
+def test_each_kind_of_processor_keeps_its_table_and_the_newest_stands_first() -> None:
+    slower = replace(MACHINE, cpu="A slower cpu", load=1.2)
+    first = performance_page([measured((9.0,), at_least(9))], "2026-01-02")
+    both = performance_page([measured((7.0,), at_least(9), slower)], "2026-01-03", first)
+    assert headings(both) == [("A slower cpu", "2026-01-03"), ("A cpu", "2026-01-02")]
+    assert first.partition("bench relay`\n")[2] in both
+    again = performance_page([measured((8.0,), at_least(9))], "2026-01-04", both)
+    assert headings(again) == [("A cpu", "2026-01-04"), ("A slower cpu", "2026-01-03")]
+    assert performance_page([], "2026-01-05", again) == again
+
+
+def headings(page: str) -> list[tuple[str, str]]:
+    """The processor and the date above each table."""
+    return re.findall(r"^(.+), 2 cores.* on (.+)\.$", page, re.MULTILINE)
