@@ -300,6 +300,35 @@ def test_a_clean_stop_leaves_nothing_in_doubt() -> None:
     assert unsent.isdisjoint(record for _, record in world.log)
 
 
+def test_a_target_that_forgot_its_last_batch_is_not_written_to() -> None:
+    """The state topic deleted while rows carry a name: nobody can tell whether those were sent."""
+    world = World(random.Random(1), trouble=0.0)
+    leader = Leader(world)
+    while not any(row.name for row in world.table.values()):
+        world.services_work()
+        leader.step()
+    sent, world.state = list(world.log), None
+    successor = Leader(world)
+    while not isinstance(successor.command, AskOutbox):
+        successor.step()
+        assert world.log == sent
+    with pytest.raises(Alarm, match="forgotten"):
+        successor.step()
+
+
+def test_a_batch_that_was_purged_is_not_purged_again() -> None:
+    """Else every look at an empty outbox would search it for the name of a batch long gone."""
+    world = World(random.Random(1), trouble=0.0)
+    world.table[1] = Row(1, "a")
+    leader, purged = Leader(world), list[UUID]()
+    for _ in range(20):
+        leader.step()
+        if isinstance(leader.command, PurgeAndMark) and leader.command.committed is not None:
+            purged.append(leader.command.committed.uuid)
+    assert [key for key, _ in world.log] == ["a"]
+    assert len(purged) == 1
+
+
 # -- the naive versions ---------------------------------------------------------------------------
 
 

@@ -226,6 +226,15 @@ def test_no_attempt_is_counted_while_the_target_is_down() -> None:
     assert machine.target_down_until == 0.0
 
 
+def test_a_refusal_in_the_middle_of_an_outage_is_the_outages_and_not_the_records() -> None:
+    machine = BarrierMachine(policy_of=lambda topic: Policy(max_attempts=1))
+    first, second = machine.on_marked([row(1, "a"), row(2, "b")])
+    machine.on_failed(first, DOWN, now=0.0)
+    setback = machine.on_failed(second, REFUSED, now=machine.target_down_until / 2)
+    assert setback is not None
+    assert (setback.attempts, setback.verdict) == (0, None)
+
+
 def test_an_outage_that_goes_on_is_asked_after_less_and_less_often() -> None:
     machine = BarrierMachine(jitter=lambda: 1.0)
     (lane,) = machine.on_marked([row(1)])
