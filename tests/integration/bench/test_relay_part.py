@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from windrow.bench.errors import NotDelivered
 from windrow.bench.relay.drains import bare_sql, drain
 from windrow.bench.relay.hard_times import stop, succession, worst_mark
 from windrow.bench.relay.live import delays, idle
-from windrow.bench.relay.stage import Stage, stage
+from windrow.bench.relay.stage import Stage, Watcher, stage
 from windrow.embedded.process import Child
 
 
@@ -77,6 +77,23 @@ def _stand_still_in_a_drain(on: Stage, rows: int, seconds: float) -> None:
     on.kafka.pause()
     time.sleep(seconds)  # the fault itself
     on.kafka.resume()
+
+
+def test_a_client_that_is_refused_is_not_asked_again(on: Stage) -> None:
+    """One that outlived a pause of the broker was refused for five minutes, all being there."""
+    topic = _topic_of(on, [1, 2, 3])
+    clients = [_Refused(), on.new_consumer()]
+    watcher = Watcher(lambda: clients.pop(0), topic)
+    assert [watcher.written(), watcher.written()] == [0, 3]
+    watcher.close()
+
+
+class _Refused:
+    def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+
+    def close(self) -> None:
+        pass
 
 
 def test_the_same_statements_alone_empty_the_outbox_too(on: Stage) -> None:

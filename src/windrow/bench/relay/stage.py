@@ -77,26 +77,10 @@ class Stage:
         The table is looked at only when the topic is full: a look walks over all the rows that are
         dead by then, and what that costs would be booked to the relay.
         """
-        consumer = self.new_consumer()
-        self.wait(lambda: self.written(consumer, topic) >= rows, f"{rows} rows arrive", step=0.05)
-        consumer.close()
+        watcher = Watcher(self.new_consumer, topic)
+        self.wait(lambda: watcher.written() >= rows, f"{rows} rows arrive", step=0.05)
+        watcher.close()
         self.wait(self.is_empty, f"{rows} rows are purged", step=0.005)
-
-    def written(self, consumer: Any, topic: str) -> int:
-        """How much the topic's partitions hold, markers of transactions included.
-
-        A broker that stood still does not know for a while what it leads, and says so by errors of
-        several kinds: then it is nothing yet, and whoever waits for more has a deadline.
-        """
-        kafka = require("confluent_kafka")
-        ends = (
-            consumer.get_watermark_offsets(kafka.TopicPartition(topic, number), timeout=10)
-            for number in range(PARTITIONS)
-        )
-        try:
-            return sum(high for _, high in ends)
-        except kafka.KafkaException:
-            return 0
 
     def purges(self) -> tuple[int, int]:
         """How many purges there were since the server started, and how many rows they took."""
@@ -231,6 +215,38 @@ class Stage:
         return cpu_seconds(root, with_ended_children=True) + sum(
             cpu_seconds(pid) for pid in _children(root)
         )
+
+
+class Watcher:
+    """Asks again and again how much a topic holds."""
+
+    def __init__(self, new_consumer: Callable[[], Any], topic: str) -> None:
+        self._new_consumer, self._topic = new_consumer, topic
+        self._consumer = new_consumer()
+
+    def written(self) -> int:
+        """How much its partitions hold, markers of transactions included.
+
+        A broker that stood still does not know for a while what it leads, and says so by errors of
+        several kinds: then it is nothing yet, and whoever waits for more has a deadline. A client
+        may go on asking by what it learned before that, and be refused for ever: so the next look
+        is another's.
+        """
+        kafka = require("confluent_kafka")
+        ends = (
+            self._consumer.get_watermark_offsets(kafka.TopicPartition(self._topic, p), timeout=10)
+            for p in range(PARTITIONS)
+        )
+        try:
+            return sum(high for _, high in ends)
+        except kafka.KafkaException:
+            self.close()
+            self._consumer = self._new_consumer()
+            return 0
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._consumer.close()
 
 
 def arrivals(consumer: Any) -> list[Any]:
