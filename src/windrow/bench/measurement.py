@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isclose
 from statistics import median
 from typing import Any
 
@@ -17,7 +18,9 @@ class Goal:
     is_floor: bool
 
     def holds(self, value: float) -> bool:
-        """Whether the value meets it."""
+        """Whether the value meets it, the last bit of a quotient left aside."""
+        if isclose(value, self.limit):
+            return True
         return value >= self.limit if self.is_floor else value <= self.limit
 
     def to_json(self) -> dict[str, float]:
