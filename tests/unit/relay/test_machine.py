@@ -266,6 +266,18 @@ def test_patience_ends_as_the_policy_of_the_topic_says(choice: WhenExhausted) ->
     assert machine.due(1e9) == []
 
 
+def test_what_one_record_was_refused_is_not_held_against_the_next_of_its_key() -> None:
+    machine = BarrierMachine(policy_of=lambda topic: Policy(max_attempts=3))
+    (lane,) = machine.on_marked([row(1, attempts=1), row(2), row(3, attempts=2)])
+    machine.on_failed(lane, REFUSED, now=0.0)
+    assert (lane.attempts, heads(deliver(machine, machine.due(1e9)))) == (2, [2])
+    setback = machine.on_failed(lane, REFUSED, now=0.0)
+    assert setback is not None
+    assert (setback.attempts, setback.verdict) == (1, None)
+    deliver(machine, machine.due(1e9))
+    assert lane.attempts == 2  # of an earlier leader
+
+
 def test_a_record_that_can_never_pass_is_not_tried_again() -> None:
     machine = BarrierMachine()
     (lane,) = machine.on_marked([row(1)])
